@@ -1,0 +1,53 @@
+# One command each: `make quickstart` shows the method at work, `make test`
+# proves it. Both build .venv on first use and reuse it afterwards.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test test-slow lint format browser clean
+
+help:  ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+quickstart: $(VENV)/.installed  ## learn scikit-learn's digits class by class, about two minutes
+	$(BIN)/python -m experiments.digits
+
+# CI machines also open the report in a browser; elsewhere that test runs
+# when Chromium or Chrome happens to be installed, and skips otherwise.
+test: $(VENV)/.installed-dev $(if $(CI),browser)  ## lint, types and the whole test suite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed-dev  ## ruff and pyright only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.installed-dev  ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || true
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: requirements.txt setup.cfg | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+clean:  ## remove the environment and caches; runs are kept
+	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
