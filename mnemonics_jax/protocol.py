@@ -49,8 +49,10 @@ def split_phases(
       f"--base_classes={base} must lie between 0 and the {num_classes} classes"
       " of the data set."
     )
-  if phases < 0:
-    raise ProtocolError(f"--phases={phases} must not be negative.")
+  if phases < 1:
+    raise ProtocolError(
+      f"--phases={phases} brings nothing new; use --phases=1 or more."
+    )
   rest = num_classes - base
   if phases > rest:
     raise ProtocolError(
@@ -58,12 +60,7 @@ def split_phases(
       f" {num_classes} classes remain after --base_classes={base}. Use"
       f" --phases={rest} or fewer, or fewer --base_classes."
     )
-  if rest and not phases:
-    raise ProtocolError(
-      f"--phases=0 leaves {rest} classes that are never learned. Use"
-      f" --phases=1 or more, or --base_classes={num_classes}."
-    )
-  even, extra = divmod(rest, phases) if phases else (0, 0)
+  even, extra = divmod(rest, phases)
   increments = tuple(even + (i < extra) for i in range(phases))
   return ((base,) if base else ()) + increments
 

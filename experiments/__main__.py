@@ -1,0 +1,27 @@
+"""`mnemonics-jax EXPERIMENT [flags]`: the experiments under one name."""
+
+import importlib
+import sys
+
+from experiments import common
+
+EXPERIMENTS = ("digits", "cifar", "folder", "report")
+
+
+def main() -> None:
+  name = sys.argv[1] if len(sys.argv) > 1 else ""
+  if name not in EXPERIMENTS:
+    print(
+      f"usage: mnemonics-jax {{{'|'.join(EXPERIMENTS)}}} [flags]\n"
+      "       mnemonics-jax digits --help",
+      file=sys.stderr,
+    )
+    sys.exit(2)
+  module = importlib.import_module(f"experiments.{name}")
+  sys.argv = [f"mnemonics-jax {name}", *sys.argv[2:]]
+  sys.modules["__main__"].__doc__ = module.__doc__
+  common.run_main(module.main, arguments=name == "report")
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,34 @@
+"""Class-incremental learning of scikit-learn's digits: the method in minutes.
+
+  python -m experiments.digits
+  python -m experiments.digits --method=icarl --memory=per_class:2 --seeds=0,1,2
+
+1,797 images of 8×8 pixels come with scikit-learn, nothing is downloaded: 5
+digits are learned first, then the others one by one.
+"""
+
+from experiments import common
+from mnemonics_jax import data
+
+_COMMON = dict(
+  net="resnet8",
+  augment="crop",
+  base_classes=5,
+  phases=5,
+  memory="per_class:5",
+  batch_size=64,
+)
+PRESETS = {
+  "paper": dict(_COMMON, batch_size=128),
+  "short": dict(_COMMON, epochs=30, base_epochs=30, finetune_epochs=20),
+  "smoke": dict(_COMMON, epochs=2, base_epochs=3, finetune_epochs=2),
+}
+
+
+def main(_) -> None:
+  settings = common.settings_from_flags("digits", PRESETS)
+  common.run_experiment(settings, lambda: data.load("digits"))
+
+
+if __name__ == "__main__":
+  common.run_main(main)

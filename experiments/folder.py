@@ -1,0 +1,52 @@
+"""Class-incremental learning of your own images.
+
+  python -m experiments.folder --data=DIR --base_classes=4 --phases=3
+
+DIR holds train/<class>/*.jpg (png, bmp and webp too) and perhaps
+val/<class>/*; without val/ a part of each class is held out for testing.
+"""
+
+from absl import flags
+
+from experiments import common
+from experiments.settings import UserError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("data", None, "Directory with one folder per class.")
+flags.DEFINE_integer(
+  "image_size", 64, "Images are resized and cropped to this many pixels square."
+)
+flags.DEFINE_float(
+  "val_fraction", 0.2, "Share of each class to test on when there is no val/."
+)
+flags.DEFINE_bool(
+  "strict", False, "Stop at an unreadable image instead of skipping it."
+)
+
+_COMMON = dict(memory="per_class:10", augment="resized_crop")
+PRESETS = {
+  "paper": dict(_COMMON, net="resnet18", epochs=90, base_epochs=90, milestones=(1 / 3, 2 / 3)),
+  "short": dict(_COMMON, net="resnet8", epochs=20, base_epochs=40, finetune_epochs=20, batch_size=32),
+  "smoke": dict(_COMMON, net="resnet8", epochs=1, base_epochs=2, finetune_epochs=1, batch_size=32),
+}  # fmt: skip
+
+
+def main(_) -> None:
+  if not FLAGS.data:
+    raise UserError("--data=DIR is needed: a directory with train/<class>/.")
+  settings = common.settings_from_flags("folder", PRESETS)
+  common.run_experiment(
+    settings,
+    lambda: common.load_data(
+      "folder",
+      FLAGS.data,
+      image_size=FLAGS.image_size,
+      val_fraction=FLAGS.val_fraction,
+      strict=FLAGS.strict,
+    ),
+  )
+
+
+if __name__ == "__main__":
+  common.run_main(main)

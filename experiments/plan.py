@@ -1,0 +1,124 @@
+"""What a run is going to do, in plain words, and how long it will take."""
+
+from collections.abc import Callable
+import math
+import time
+
+from experiments.settings import Settings, follows_paper
+from mnemonics_jax.phase import Config
+from mnemonics_jax.report.progress import format_duration
+from mnemonics_jax.stream import ClassStream
+from mnemonics_jax.types import StepReport
+
+_READOUT = {
+  "head": "the argmax of the classifier head (`head`)",
+  "nme": "the nearest mean of exemplars (`nme`)",
+}
+
+
+def describe(
+  settings: Settings, config: Config, stream: ClassStream, workdir
+) -> str:
+  """One paragraph for the person who started the run."""
+  split = stream.classes_per_phase
+  allowance = min(config.policy.allowance(sum(split)), config.slots)
+  images = allowance * sum(split)
+  size = images * math.prod(config.model.network.image_shape)
+  schedule = (
+    "the paper's schedule"
+    if follows_paper(settings)
+    else f"a reduced schedule (--preset={settings.preset})"
+  )
+  joint = (
+    " It is the upper bound: every phase trains on the raw data of all classes"
+    " seen so far, which an incremental learner never may."
+    if config.method.joint
+    else ""
+  )
+  seeds = len(settings.seeds)
+  return (
+    f"Learning the {sum(split)} classes of {settings.dataset} with"
+    f" {settings.method} and {settings.exemplars} exemplars in"
+    f" {len(split)} phases of {_runs(split)} classes, {seeds}"
+    f" time{'s' if seeds > 1 else ''} (seed"
+    f"{'s' if seeds > 1 else ''} {', '.join(map(str, settings.seeds))}), with"
+    f" {settings.net} on {schedule}.{joint} The memory ({config.policy}) ends"
+    f" with {allowance} exemplars per class: {images:,} images, {_bytes(size)}."
+    f" The reported read-out is {_READOUT[config.method.readout]}. Results go"
+    f" to {workdir}."
+  )
+
+
+def _runs(split):
+  """5, 1, 1, 1 → '5 + 3×1'."""
+  parts, start = [], 0
+  for i in range(1, len(split) + 1):
+    if i == len(split) or split[i] != split[start]:
+      count = i - start
+      parts.append(f"{count}×{split[start]}" if count > 1 else f"{split[start]}")
+      start = i
+  return " + ".join(parts)
+
+
+def _bytes(size):
+  for unit in ("bytes", "kB", "MB"):
+    if size < 1000 or unit == "MB":
+      return f"{size:,.0f} {unit}" if size >= 10 else f"{size:.1f} {unit}"
+    size /= 1000
+
+
+def phase_work(config: Config, stream: ClassStream) -> list[float]:
+  """Expected work of each phase, in training steps without a teacher."""
+  sizes, work, seen = stream.class_sizes, [], 0
+  for phase, arriving in enumerate(stream.classes_per_phase):
+    memory = sum(min(config.slots, size) for size in sizes[:seen])
+    new = sum(sizes[seen : seen + arriving])
+    seen += arriving
+    schedule = config.train if phase else config.base
+    if config.method.joint:
+      pool, cost = sum(sizes[:seen]), 1.0
+    else:
+      # The teacher's forward pass adds a third to a step.
+      pool, cost = new + memory, 4 / 3 if phase else 1.0
+    steps = cost * schedule.epochs * math.ceil(pool / schedule.batch_size)
+    if config.finetune != "none":
+      kept = sum(min(config.slots, size) for size in sizes[:seen])
+      batches = math.ceil(kept / config.balance.batch_size)
+      cost = 1.0 if config.finetune == "all" else 1 / 3
+      steps += cost * config.balance.epochs * batches
+    work.append(steps)
+  return work
+
+
+class Estimate:
+  """A `Report` that says once, after the first steps, how long a run will take.
+
+  Args:
+    work: expected work of the whole run, in training steps of phase 0.
+    say: receives the sentence.
+    settle: seconds to measure for, once the programs have been compiled.
+  """
+
+  def __init__(
+    self, work: float, say: Callable[[str], None], settle: float = 1.0
+  ):
+    self._work = work
+    self._say = say
+    self._settle = settle
+    self._first = None
+    self._done = False
+
+  def __call__(self, report: StepReport) -> None:
+    if self._done:
+      return
+    now, steps = time.monotonic(), report.epoch * report.steps + report.step
+    if self._first is None:
+      # Compilation ends with the first report, so time counts from here.
+      self._first = now, steps
+    elif now - self._first[0] >= self._settle:
+      pace = (now - self._first[0]) / (steps - self._first[1])
+      self._done = True
+      self._say(
+        f"Estimated duration: about {format_duration(pace * self._work)}"
+        f" ({pace:.3g} s per training step, measured)."
+      )

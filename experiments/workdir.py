@@ -1,0 +1,127 @@
+"""The work directory: claimed by one configuration, written atomically."""
+
+import dataclasses
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+from pathlib import Path
+import platform
+import subprocess
+import sys
+from typing import Any
+
+from experiments.settings import Settings, UserError
+
+_PACKAGES = (
+  "mnemonics_jax jax jaxlib flax optax chex orbax-checkpoint"
+  " tensorflow-datasets absl-py numpy"
+).split()
+
+
+def default(settings: Settings, root: str = "runs") -> Path:
+  """A directory of its own for these settings, the same every time."""
+  digest = hashlib.sha256(json.dumps(_plain(settings)).encode()).hexdigest()
+  memory = settings.memory.replace(":", "-")
+  parts = [settings.dataset, settings.method, settings.exemplars, memory]
+  return Path(root) / "_".join([*parts, f"n{settings.phases}", digest[:8]])
+
+
+def fresh(workdir: Path) -> Path:
+  """`workdir`, or the first of `workdir-2`, `workdir-3`... that is not there."""
+  candidate, number = workdir, 2
+  while candidate.exists():
+    candidate, number = Path(f"{workdir}-{number}"), number + 1
+  return candidate
+
+
+def claim(workdir: Path, settings: Settings) -> None:
+  """Makes `workdir` this configuration's own, or refuses.
+
+  An existing directory is only entered if it is empty or holds a
+  `config.json` with the same settings; nothing in another one is touched.
+  """
+  path = workdir / "config.json"
+  try:
+    if path.exists():
+      theirs = json.loads(path.read_text())["settings"]
+      ours = _plain(settings)
+      names = sorted(theirs.keys() | ours.keys())
+      differing = [n for n in names if theirs.get(n) != ours.get(n)]
+      if differing:
+        changes = ", ".join(
+          f"{n} ({theirs.get(n)} there, {ours.get(n)} now)" for n in differing
+        )
+        raise UserError(
+          f"--workdir={workdir} belongs to a run with other settings:"
+          f" {changes}. Choose another --workdir or add --fresh."
+        )
+      return
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+      raise UserError(
+        f"--workdir={workdir} exists and is not a run of this program; choose"
+        " an empty or new directory."
+      )
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_json(
+      path,
+      {
+        "command": " ".join(["python", "-m", *_command()]),
+        "settings": _plain(settings),
+        "environment": _environment(),
+      },
+    )
+  except (OSError, json.JSONDecodeError, KeyError) as error:
+    raise UserError(
+      f"--workdir={workdir} cannot be used ({error}); choose another one."
+    ) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+  """Replaces `path` in one step: a reader sees the old or the new file."""
+  temporary = path.with_name(path.name + ".tmp")
+  temporary.write_text(json.dumps(value, indent=1) + "\n")
+  os.replace(temporary, path)
+
+
+def _plain(settings):
+  """Settings as JSON would give them back."""
+  return json.loads(json.dumps(dataclasses.asdict(settings)))
+
+
+def _command():
+  main = sys.modules["__main__"]
+  spec = getattr(main, "__spec__", None)
+  return [spec.name if spec else sys.argv[0], *sys.argv[1:]]
+
+
+def _environment():
+  try:
+    commit = subprocess.run(
+      ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+      cwd=Path(__file__).parent,
+      capture_output=True,
+      text=True,
+      check=True,
+    ).stdout.strip()
+  except (OSError, subprocess.CalledProcessError):
+    commit = None
+  import jax
+
+  return {
+    "python": platform.python_version(),
+    "packages": {name: _version(name) for name in _PACKAGES},
+    "git_commit": commit,
+    "machine": f"{platform.system()} {platform.machine()}",
+    "devices": [device.device_kind for device in jax.devices()],
+    "cores": os.cpu_count(),
+    "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+  }
+
+
+def _version(name):
+  try:
+    return importlib.metadata.version(name)
+  except importlib.metadata.PackageNotFoundError:
+    return None

@@ -1,0 +1,159 @@
+"""Two questions before a long run: does it fit, and is the gradient right?"""
+
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+import numpy as np
+
+from mnemonics_jax.bilevel_config import DEFAULT, ApplyFn, BilevelConfig
+from mnemonics_jax.bilevel_data import Features, as_data
+from mnemonics_jax.bilevel_unroll import hypergradient
+from mnemonics_jax.types import Batch, Exemplars, Variables
+
+
+class MemoryEstimate(NamedTuple):
+  """Bytes the compiled hypergradient occupies, arguments included.
+
+  Attributes:
+    none: with `remat="none"`, the fastest.
+    step: with `remat="step"`.
+    nested: with `remat="nested"`, the slowest.
+    suggestion: the fastest of them within the limit; None if none fits or no
+      limit is known.
+  """
+
+  none: int
+  step: int
+  nested: int
+  suggestion: str | None
+
+
+class HypergradientCheck(NamedTuple):
+  """Derivative of the meta loss along one direction, computed twice.
+
+  Attributes:
+    error: relative difference of the two.
+    reverse: from the hypergradient, as the meta loop uses it.
+    reference: from `method`, in float64.
+    method: `forward` (forward-mode differentiation through the unroll) or
+      `finite` (central differences).
+  """
+
+  error: float
+  reverse: float
+  reference: float
+  method: str
+
+
+def estimate_memory(
+  exemplars: Exemplars,
+  variables: Variables,
+  batch: Batch | Exemplars | Features,
+  *,
+  apply_fn: ApplyFn | None = None,
+  config: BilevelConfig = DEFAULT,
+  limit_bytes: int | None = None,
+  **kwargs,
+) -> MemoryEstimate:
+  """Bytes of one meta step for every `remat`, before anything runs.
+
+  Compiles the hypergradient three times and reads what the compiler allots.
+  Arrays may be `jax.ShapeDtypeStruct`s. `limit_bytes` defaults to what the
+  device says it has, if it does. Further keywords are those of `hypergradient`.
+  """
+
+  def compiled_bytes(remat):
+    static = dict(
+      apply_fn=apply_fn, config=dataclasses.replace(config, remat=remat)
+    )
+    program = jax.jit(functools.partial(hypergradient, **static))
+    compiled = program.lower(exemplars, variables, as_data(batch), **kwargs)
+    memory: Any = compiled.compile().memory_analysis()
+    return (
+      memory.temp_size_in_bytes
+      + memory.argument_size_in_bytes
+      + memory.output_size_in_bytes
+    )
+
+  sizes = {remat: compiled_bytes(remat) for remat in ("none", "step", "nested")}
+  if limit_bytes is None:
+    stats = jax.devices()[0].memory_stats() or {}
+    limit_bytes = stats.get("bytes_limit", 0)
+  fitting = [remat for remat, size in sizes.items() if size <= limit_bytes]
+  return MemoryEstimate(**sizes, suggestion=next(iter(fitting), None))
+
+
+def check_hypergradient(
+  key: Array,
+  exemplars: Exemplars,
+  variables: Variables,
+  batch: Batch | Exemplars | Features,
+  *,
+  apply_fn: ApplyFn | None = None,
+  config: BilevelConfig = DEFAULT,
+  method: Literal["auto", "forward", "finite"] = "auto",
+  epsilon: float = 1e-5,
+  **kwargs,
+) -> HypergradientCheck:
+  """Relative error of the hypergradient along a random direction.
+
+  The reference is computed in float64 whatever the inputs are, so the error is
+  that of the inputs' precision: about 1e-4 in float32, unless the model itself
+  casts, has kinks near the exemplars (finite differences step across them),
+  or the gradient is truncated, which is meant to differ.
+
+  Args:
+    method: `forward`, `finite`, or `auto`: forward mode where the model allows
+      it (a `jax.custom_vjp` may not), finite differences otherwise.
+    epsilon: step of the finite differences, in [0, 1] pixel space.
+    **kwargs: those of `hypergradient`.
+  """
+  hyper = functools.partial(hypergradient, apply_fn=apply_fn, config=config)
+  args = exemplars, variables, as_data(batch), kwargs
+  direction = jax.random.normal(key, exemplars.images.shape)
+
+  def gradient(exemplars, variables, batch, kwargs):
+    return hyper(exemplars, variables, batch, **kwargs)[1]
+
+  gradients = np.asarray(jax.jit(gradient)(*args), np.float64)
+  direction = np.asarray(direction, np.float64)
+  reverse = float(np.sum(gradients * direction))
+
+  with jax.enable_x64(True):
+    exemplars, variables, batch, kwargs = jax.tree.map(_double, args)
+    tangent = jnp.asarray(direction)
+
+    @jax.jit
+    def loss(images):
+      moved = exemplars._replace(images=images)
+      return hyper(moved, variables, batch, **kwargs)[0]
+
+    used = "finite" if method == "finite" else "forward"
+    if used == "forward":
+      try:
+        reference = jax.jvp(loss, (exemplars.images,), (tangent,))[1]
+      except TypeError as error:
+        if method == "forward":
+          raise TypeError(
+            "Forward mode cannot pass this model, most likely because of a "
+            'jax.custom_vjp: use method="finite".'
+          ) from error
+        used = "finite"
+    if used == "finite":
+      images, step = exemplars.images, epsilon * tangent
+      reference = (loss(images + step) - loss(images - step)) / (2 * epsilon)
+    reference = float(reference)
+  scale = max(abs(reverse), abs(reference), float(np.finfo(np.float32).tiny))
+  error = abs(reverse - reference) / scale
+  return HypergradientCheck(error, reverse, reference, used)
+
+
+def _double(x):
+  """Floats as float64; integers, masks and keys as they are."""
+  if jnp.issubdtype(x.dtype, jnp.floating):
+    return jnp.asarray(np.asarray(x, np.float64))
+  return x

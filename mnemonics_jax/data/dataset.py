@@ -1,0 +1,96 @@
+"""A data set in memory, what makes it valid, and the error when it is not."""
+
+from collections.abc import Callable
+import dataclasses
+
+from jaxtyping import Int32, UInt8
+import numpy as np
+
+Progress = Callable[[int, int], None]
+"""Called as `progress(done, total)` while images are decoded."""
+
+
+class DataError(Exception):
+  """A mistake in flags or data; the message names the flag and the fix."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """Images and labels of one data set, as read.
+
+  Attributes:
+    name: `digits`, `cifar100` or `folder`.
+    train_images: pixels 0..255.
+    train_labels: index into `class_names` of each training image.
+    test_images: pixels 0..255.
+    test_labels: index into `class_names` of each test image.
+    class_names: one name per class, printable.
+    mean: per channel, of pixels scaled to [0, 1]; for normalisation.
+    std: per channel, of pixels scaled to [0, 1]; for normalisation.
+    notes: what a user should know, such as files that were skipped.
+  """
+
+  name: str
+  train_images: UInt8[np.ndarray, "n h w c"]
+  train_labels: Int32[np.ndarray, " n"]
+  test_images: UInt8[np.ndarray, "m h w c"]
+  test_labels: Int32[np.ndarray, " m"]
+  class_names: tuple[str, ...]
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+  notes: tuple[str, ...] = ()
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    _, height, width, channels = self.train_images.shape
+    return height, width, channels
+
+
+def verify(dataset: Dataset) -> Dataset:
+  """Returns the data set if counts, shapes, types and ranges are right."""
+
+  def require(condition: bool, problem: str) -> None:
+    if not condition:
+      raise DataError(f"The data set {dataset.name} is not usable: {problem}.")
+
+  names = dataset.class_names
+  require(len(names) >= 2, f"it has {len(names)} classes, 2 are the minimum")
+  require(len(set(names)) == len(names), "two classes have the same name")
+  for split in ("train", "test"):
+    images = getattr(dataset, f"{split}_images")
+    labels = getattr(dataset, f"{split}_labels")
+    require(
+      images.dtype == np.uint8,
+      f"{split} images are {images.dtype}, pixels must be uint8 in 0..255",
+    )
+    require(
+      images.ndim == 4 and images.shape[-1] == 3,
+      f"{split} images have shape {images.shape}, expected [n, h, w, 3]",
+    )
+    require(
+      labels.dtype == np.int32 and labels.shape == images.shape[:1],
+      f"{len(images)} {split} images have labels {labels.dtype}{labels.shape}",
+    )
+    require(len(images) > 0, f"there are no {split} images")
+    require(
+      labels.min() >= 0 and labels.max() < len(names),
+      f"{split} labels are {labels.min()}..{labels.max()}, "
+      f"expected 0..{len(names) - 1}",
+    )
+    counts = np.bincount(labels, minlength=len(names))
+    missing = [
+      name for name, count in zip(names, counts, strict=True) if not count
+    ]
+    require(not missing, f"no {split} image of {', '.join(missing[:5])}")
+    # Pixels that were divided by 255 before the cast are all 0 or 1.
+    require(images.max() > 1, f"all {split} pixels are black")
+  require(
+    dataset.train_images.shape[1:] == dataset.test_images.shape[1:],
+    "train and test images differ in size",
+  )
+  channels = dataset.train_images.shape[-1]
+  require(
+    len(dataset.mean) == len(dataset.std) == channels and min(dataset.std) > 0,
+    "mean and std need one value per channel, std positive",
+  )
+  return dataset

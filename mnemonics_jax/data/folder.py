@@ -1,0 +1,168 @@
+"""A directory of images: `train/<class>/*.jpg`, with `val/` or without."""
+
+from concurrent.futures import ThreadPoolExecutor
+import hashlib
+import os
+from pathlib import Path
+import warnings
+
+import numpy as np
+
+from mnemonics_jax.data.cache import cached
+from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.listing import LAYOUT, Listing, printable, scan
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
+_MIN_SIZE, _MAX_SIZE = 8, 1024
+
+
+def load(
+  data_dir: str | os.PathLike | None,
+  *,
+  image_size: int = 64,
+  val_fraction: float = 0.2,
+  strict: bool = False,
+  seed: int = 0,
+  cache_dir: str | os.PathLike | None = None,
+  progress: Progress | None = None,
+) -> Dataset:
+  """Reads a directory of images; see `mnemonics_jax.data.load`."""
+  if not data_dir:
+    raise DataError(f"--data is missing: name a directory with {LAYOUT}.")
+  if not _MIN_SIZE <= image_size <= _MAX_SIZE:
+    raise DataError(
+      f"--image_size={image_size}: choose {_MIN_SIZE} to {_MAX_SIZE} pixels."
+    )
+  if not 0 < val_fraction < 1:
+    raise DataError(
+      f"--val_fraction={val_fraction}: choose a part between 0 and 1, "
+      "such as 0.2."
+    )
+  root = Path(os.path.expanduser(data_dir))
+  listing = scan(root)
+  _check_memory(root, len(listing.files), image_size)
+
+  def build() -> Dataset:
+    images, problems = _decode_all(listing.files, image_size, progress)
+    notes = tuple(
+      f"skipped {printable(path.relative_to(root))}: {problem}"
+      for path, problem in zip(listing.files, problems, strict=True)
+      if problem
+    )
+    if notes and strict:
+      raise DataError(
+        f"--data={root} has {len(notes)} unreadable files; repair or remove "
+        "them, or leave out --strict:\n" + "\n".join(notes)
+      )
+    readable = np.array([not problem for problem in problems])
+    test = listing.is_test
+    if test is None:
+      test = _hold_out(listing, readable, val_fraction, seed)
+    train = readable & ~test
+    test = readable & test
+    for split, mask in (("training", train), ("test", test)):
+      counts = np.bincount(listing.labels[mask], minlength=len(listing.classes))
+      for name, count in zip(listing.classes, counts, strict=True):
+        if not count:
+          raise DataError(
+            f"--data={root}: class {printable(name)} has no readable {split} "
+            "image; add some or remove the class."
+          )
+    return verify(
+      Dataset(
+        name="folder",
+        train_images=images[train],
+        train_labels=listing.labels[train],
+        test_images=images[test],
+        test_labels=listing.labels[test],
+        class_names=tuple(map(printable, listing.classes)),
+        mean=_MEAN,
+        std=_STD,
+        notes=notes,
+      )
+    )
+
+  options = (image_size, val_fraction, seed, strict)
+  return cached(
+    build,
+    identity=("folder", str(root.resolve()), *options),
+    files=listing.files,
+    cache_dir=cache_dir,
+  )
+
+
+def _check_memory(root: Path, count: int, size: int) -> None:
+  if not hasattr(os, "sysconf"):  # Windows.
+    return
+  available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+  needed = 2 * count * size * size * 3  # Once whole, once as train and test.
+  if needed > available:
+    raise DataError(
+      f"--image_size={size}: the {count:,} images of {root} need "
+      f"{needed / 1e9:.0f} GB of memory, this machine has "
+      f"{available / 1e9:.0f} GB; choose smaller images or fewer classes."
+    )
+
+
+def _decode_all(
+  files: list[Path], size: int, progress: Progress | None
+) -> tuple[np.ndarray, list[str]]:
+  """All images, and for each file what is wrong with it ('' if nothing)."""
+  from mnemonics_jax.data.decode import decode
+
+  images = np.zeros((len(files), size, size, 3), np.uint8)
+
+  def decode_into(index: int) -> str:
+    try:
+      images[index] = decode(files[index], size)
+    except Exception as error:  # Damaged files raise exceptions of any kind.
+      return _reason(error)
+    return ""
+
+  problems = []
+  # Threads pay: PIL decodes and resizes outside the interpreter lock.
+  pool = ThreadPoolExecutor(os.cpu_count())
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
+    try:
+      for problem in pool.map(decode_into, range(len(files))):
+        problems.append(problem)
+        if progress:
+          progress(len(problems), len(files))
+    finally:
+      pool.shutdown(cancel_futures=True)
+  return images, problems
+
+
+def _reason(error: Exception) -> str:
+  if type(error).__name__ == "UnidentifiedImageError":
+    return "not a PNG, JPEG, BMP or WebP image"
+  if isinstance(error, OSError) and error.strerror:
+    return error.strerror
+  return printable(str(error)) or type(error).__name__
+
+
+def _hold_out(
+  listing: Listing, readable: np.ndarray, fraction: float, seed: int
+) -> np.ndarray:
+  """Chooses test images by a hash of their names, at least one per class.
+
+  Unlike a shuffle, a hash keeps the choice when other files come or go.
+  """
+
+  def rank(index: int) -> bytes:
+    name = listing.files[index].relative_to(listing.root).as_posix()
+    return hashlib.sha256(f"{seed}/".encode() + os.fsencode(name)).digest()
+
+  is_test = np.zeros(len(listing.files), bool)
+  for label, name in enumerate(listing.classes):
+    members = np.flatnonzero(readable & (listing.labels == label)).tolist()
+    if len(members) == 1:
+      raise DataError(
+        f"--data={listing.root}: class {printable(name)} has one readable "
+        "image, but one is needed for training and one for --val_fraction; "
+        "add images or a val/ directory."
+      )
+    count = min(max(round(fraction * len(members)), 1), len(members) - 1)
+    is_test[sorted(members, key=rank)[:count]] = True
+  return is_test

@@ -1,0 +1,114 @@
+"""Which image files a directory has, by split and class."""
+
+from collections.abc import Iterator
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mnemonics_jax.data.dataset import DataError
+
+LAYOUT = "train/<class>/*.jpg"
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+class Listing(NamedTuple):
+  """The image files of a directory, sorted by split, class and name.
+
+  Attributes:
+    root: the directory.
+    classes: names of the class directories, sorted.
+    files: all images.
+    labels: index into `classes` of each file.
+    is_test: which files are in `val/`; None if there is no such directory.
+  """
+
+  root: Path
+  classes: list[str]
+  files: list[Path]
+  labels: np.ndarray
+  is_test: np.ndarray | None
+
+
+def printable(name: str | Path) -> str:
+  """The name with control characters and undecodable bytes escaped."""
+  return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+
+
+def scan(root: Path) -> Listing:
+  """Lists the images of `root`, which must have classes and no empty one."""
+  if not root.is_dir():
+    state = "is not a directory" if root.exists() else "does not exist"
+    raise DataError(f"--data={root} {state}; name one with {LAYOUT}.")
+  validation = [root / name for name in ("val", "test")]
+  validation = [path for path in validation if path.is_dir()]
+  train = root / "train"
+  if not train.is_dir():
+    if validation:
+      raise DataError(
+        f"--data={root} has {validation[0].name}/ but no train/; name a "
+        f"directory with {LAYOUT}."
+      )
+    train = root  # The classes themselves.
+  found = _classes(train)
+  if len(found) < 2:
+    raise DataError(
+      f"--data={root}: {train} has {len(found)} class directories, at least 2 "
+      f"are needed; sort the images into {LAYOUT}."
+    )
+  classes = list(found)
+  splits = [found]
+  if validation:
+    held = _classes(validation[0])
+    if different := sorted(held.keys() ^ found.keys()):
+      listed = ", ".join(map(printable, different[:5]))
+      raise DataError(
+        f"--data={root}: train/ and {validation[0].name}/ must have the same "
+        f"classes, but only one of them has {listed}; add or remove them, or "
+        f"move {validation[0].name}/ away to hold out --val_fraction of train/."
+      )
+    splits.append(held)
+  files = [
+    path for split in splits for paths in split.values() for path in paths
+  ]
+  labels = [
+    [i] * len(s[name]) for s in splits for i, name in enumerate(classes)
+  ]
+  is_test = np.arange(len(files)) >= sum(map(len, found.values()))
+  return Listing(
+    root=root,
+    classes=classes,
+    files=files,
+    labels=np.concatenate(labels).astype(np.int32),
+    is_test=is_test if validation else None,
+  )
+
+
+def _classes(directory: Path) -> dict[str, list[Path]]:
+  classes = {}
+  for path in sorted(directory.iterdir()):
+    if path.name.startswith(".") or not path.is_dir():
+      continue
+    # A class may be a link to where its images are, but not to its own parent.
+    if directory.resolve().is_relative_to(path.resolve()):
+      continue
+    classes[path.name] = sorted(_images(path))
+    if not classes[path.name]:
+      raise DataError(
+        f"--data: class directory {printable(path)} has no image "
+        f"({' '.join(SUFFIXES)}); add some or remove it."
+      )
+  return classes
+
+
+def _images(directory: Path) -> Iterator[Path]:
+  def fail(error: OSError):
+    raise error
+
+  # Links to directories are not followed: they may lead in circles.
+  for folder, subfolders, names in os.walk(directory, onerror=fail):
+    subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+    for name in names:
+      if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+        yield Path(folder, name)

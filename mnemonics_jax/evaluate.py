@@ -1,0 +1,105 @@
+"""Two ways to read a model out: its head, and the nearest mean of exemplars.
+
+The forward passes run on the device; what follows is a little NumPy on arrays
+whose sizes differ from phase to phase, so nothing is compiled for them.
+"""
+
+import functools
+
+import jax
+from jaxtyping import Float, Int, UInt8
+import numpy as np
+
+from mnemonics_jax.augment import to_float
+from mnemonics_jax.methods import Method
+from mnemonics_jax.model import Model
+from mnemonics_jax.training import forward
+from mnemonics_jax.types import Variables
+
+READOUTS = ("head", "nme")
+# One block size for every set of images: one compiled program for all of them.
+_BLOCK = 256
+
+
+@functools.partial(jax.jit, static_argnames=("model", "method"))
+def _block(variables, images, *, model, method):
+  outputs, _ = forward(model, method, variables, to_float(images))
+  return outputs.features, outputs.logits
+
+
+def extract(
+  model: Model,
+  method: Method,
+  variables: Variables,
+  images: UInt8[np.ndarray, "n h w c"],
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n classes"]]:
+  """Features and logits of all images, in evaluation mode."""
+  blocks = []
+  for start in range(0, len(images), _BLOCK):
+    block = images[start : start + _BLOCK]
+    padding = [(0, _BLOCK - len(block))] + [(0, 0)] * 3
+    block = np.pad(block, padding)
+    blocks.append(_block(variables, block, model=model, method=method))
+  features, logits = (np.concatenate(part) for part in zip(*blocks, strict=True))
+  return features[: len(images)], logits[: len(images)]
+
+
+def _normalize(x):
+  return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+
+
+def class_means(
+  features: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], classes: int
+) -> Float[np.ndarray, "classes d"]:
+  """Mean of the normalised features of each class; zero where there is none."""
+  sums = np.zeros((classes, features.shape[1]), np.float32)
+  np.add.at(sums, labels, _normalize(features))
+  counts = np.bincount(labels, minlength=classes)
+  return sums / np.maximum(counts, 1)[:, None]
+
+
+def head_predictions(
+  logits: Float[np.ndarray, "n classes"], seen: int
+) -> Int[np.ndarray, " n"]:
+  """The class with the highest logit among the first `seen`."""
+  return np.argmax(logits[:, :seen], -1)
+
+
+def nme_predictions(
+  features: Float[np.ndarray, "n d"],
+  exemplar_features: Float[np.ndarray, "m d"],
+  exemplar_labels: Int[np.ndarray, " m"],
+  seen: int,
+) -> Int[np.ndarray, " n"]:
+  """The class whose mean of normalised exemplar features is nearest."""
+  means = _normalize(class_means(exemplar_features, exemplar_labels, seen))
+  return np.argmax(_normalize(features) @ means.T, -1)
+
+
+def confusion(
+  labels: Int[np.ndarray, " n"], predictions: Int[np.ndarray, " n"], seen: int
+) -> Int[np.ndarray, "seen seen"]:
+  """Counts [true class, predicted class]."""
+  counts = np.bincount(labels * seen + predictions, minlength=seen * seen)
+  return counts.reshape(seen, seen)
+
+
+def evaluate(
+  model: Model,
+  method: Method,
+  variables: Variables,
+  test: tuple[np.ndarray, np.ndarray],
+  exemplars: tuple[np.ndarray, np.ndarray],
+  seen: int,
+) -> dict[str, Int[np.ndarray, "seen seen"]]:
+  """Confusion counts of both read-outs over the test images of seen classes."""
+  images, labels = test
+  features, logits = extract(model, method, variables, images)
+  exemplar_features, _ = extract(model, method, variables, exemplars[0])
+  guesses = {
+    "head": head_predictions(logits, seen),
+    "nme": nme_predictions(features, exemplar_features, exemplars[1], seen),
+  }
+  return {
+    name: confusion(labels, guess, seen) for name, guess in guesses.items()
+  }

@@ -1,0 +1,24 @@
+"""The base methods, one file each, and the registry the command line reads."""
+
+from mnemonics_jax.methods.base import Classes, Method
+from mnemonics_jax.methods.bic import BiC
+from mnemonics_jax.methods.icarl import ICaRL, ICaRLBCE
+from mnemonics_jax.methods.joint import Joint
+from mnemonics_jax.methods.lucir import LUCIR
+from mnemonics_jax.methods.lwf import LwF
+
+METHODS: dict[str, type[Method]] = {
+  cls.name: cls for cls in (LwF, ICaRL, ICaRLBCE, BiC, LUCIR, Joint)
+}
+
+__all__ = [
+  "METHODS",
+  "BiC",
+  "Classes",
+  "ICaRL",
+  "ICaRLBCE",
+  "Joint",
+  "LUCIR",
+  "LwF",
+  "Method",
+]

@@ -1,0 +1,99 @@
+"""What a base method is: a loss, a read-out, and hooks around a phase.
+
+A method is a small frozen dataclass: hashable, so that programs compiled for
+it are reused, with its hyper-parameters as fields. The defaults below are the
+plain choices; a method overrides what makes it itself.
+"""
+
+import dataclasses
+from typing import ClassVar, NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int
+
+from mnemonics_jax import losses
+from mnemonics_jax.heads import Head, LinearHead
+from mnemonics_jax.model import Outputs
+from mnemonics_jax.types import Variables
+
+
+class Classes(NamedTuple):
+  """Which classes a phase knows, as masks over all classes of the run.
+
+  Attributes:
+    old: learned in earlier phases.
+    new: arriving in this one.
+  """
+
+  old: Bool[Array, " classes"]
+  new: Bool[Array, " classes"]
+
+  @property
+  def seen(self) -> Bool[Array, " classes"]:
+    return self.old | self.new
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """Plain replay: cross-entropy over all seen classes.
+
+  Attributes:
+    name: what the command line calls it.
+    readout: the read-out whose numbers are the method's results.
+    joint: whether it may see the raw data of old classes (upper bound only).
+    holdout: share of the exemplars kept out of training for `calibrate`.
+    head: the classifier it is defined with.
+    distill: whether the old model's knowledge enters the loss.
+  """
+
+  name: ClassVar[str]
+  readout: ClassVar[str] = "head"
+  joint: ClassVar[bool] = False
+  holdout: ClassVar[float] = 0.0
+  head: Head = LinearHead()
+  distill: bool = True
+
+  def begin_run(self, variables: Variables) -> Variables:
+    """Adds the arrays the method keeps beside the model."""
+    return variables
+
+  def begin_phase(
+    self,
+    variables: Variables,
+    means: Float[Array, "classes d"],
+    classes: Classes,
+  ) -> Variables:
+    """Prepares Θ for new classes, given their mean normalised features."""
+    del means, classes
+    return variables
+
+  def trainable_rows(self, classes: Classes) -> Bool[Array, " classes"]:
+    """Head rows that may move while a phase is trained."""
+    return classes.seen
+
+  def logits(self, variables: Variables, outputs: Outputs) -> Array:
+    """Logits the method predicts and trains with."""
+    del variables
+    return outputs.logits
+
+  def loss(
+    self,
+    student: Outputs,
+    teacher: Outputs | None,
+    labels: Int[Array, " n"],
+    classes: Classes,
+  ) -> tuple[Array, dict[str, Array]]:
+    """The loss of a batch and its parts; `teacher` is None in phase 0."""
+    del teacher
+    loss = losses.cross_entropy(student.logits, labels, classes.seen)
+    return loss, {}
+
+  def calibrate(
+    self,
+    variables: Variables,
+    logits: Float[Array, "n classes"],
+    labels: Int[Array, " n"],
+    classes: Classes,
+  ) -> Variables:
+    """Corrects the trained model on held-out data, everything else frozen."""
+    del logits, labels, classes
+    return variables

@@ -1,0 +1,213 @@
+"""Curves: accuracy over the phases, loss and accuracy over the epochs."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mnemonics_jax.report.drawing import COLORS, FAINT, MARKERS, Drawing, number
+from mnemonics_jax.report.tables import readouts
+from mnemonics_jax.report.workdir import Run, labels
+
+_STAGE_ORDER = ("train", "exemplars", "adjust", "calibrate", "finetune")
+
+
+def phase_curve(run: Run) -> Iterator[Drawing]:
+  """Accuracy on all classes seen so far, for each read-out."""
+  figure, axes = _curve_axes()
+  rows = []
+  for index, name in enumerate(readouts(run.results)):
+    reported = name == run.results["readout"]
+    label = f"{name} (reported)" if reported else name
+    _curve(axes, run, name, label, index, bold=reported)
+    rows += [[name, *row] for row in _curve_rows(run, name)]
+  axes.legend()
+  seeds = [f"seed_{seed}_percent" for seed in run.results["seeds"]]
+  header = ["readout", "phase", "classes_seen", "mean_percent", "ci95_percent"]
+  yield Drawing("phase_curve", figure, [*header, *seeds], rows)
+
+
+def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
+  """The phase curves of several runs over each other, one per read-out."""
+  for readout in ("head", "nme"):
+    shown = [
+      (index, label, run)
+      for index, (label, run) in enumerate(zip(labels(runs), runs, strict=True))
+      if readout in run.results["summary"]
+    ]
+    if not shown:
+      continue
+    figure, axes = _curve_axes(extra_height=0.22 * len(shown))
+    rows = []
+    for index, label, run in shown:
+      bold = run.results["readout"] == readout
+      _curve(axes, run, readout, label, index, bold=bold)
+      rows += [[label, *row[:4]] for row in _curve_rows(run, readout)]
+    figure.legend(loc="outside lower left", ncols=1)
+    axes.set_title(f"read-out {readout}")
+    header = ["run", "phase", "classes_seen", "mean_percent", "ci95_percent"]
+    yield Drawing(f"comparison_{readout}", figure, header, rows)
+
+
+def training_curves(run: Run) -> Iterator[Drawing]:
+  """Loss and accuracy over the epochs of all phases and stages."""
+  epochs = [m for m in run.metrics if m.get("kind") == "epoch"]
+  epochs = [m for m in epochs if "loss" in m or "accuracy" in m]
+  if not epochs:
+    return
+  start, ends = _time_line(epochs)
+  stages = _stages(epochs)
+  figure = Figure(figsize=(8.0, 4.8), layout="constrained")
+  panels = figure.subplots(2, 1, sharex=True)
+  lines: dict[tuple, list[dict[str, Any]]] = {}
+  for record in epochs:
+    key = record["seed"], record["phase"], record["stage"]
+    lines.setdefault(key, []).append(record)
+  first_seed = epochs[0]["seed"]
+  for axes, field in zip(panels, ("loss", "accuracy"), strict=True):
+    scale = 100 if field == "accuracy" else 1
+    for (seed, phase, stage), records in lines.items():
+      points = [
+        (start[phase, stage] + r["epoch"] + 1, scale * r[field])
+        for r in records
+        if r.get(field) is not None
+      ]
+      if points:
+        axes.plot(
+          *zip(*points, strict=True),
+          color=COLORS[stages.index(stage) % len(COLORS)],
+          alpha=1.0 if seed == first_seed else 0.35,
+          linewidth=1.4,
+          marker="." if len(points) == 1 else "",
+          label=stage,
+        )
+    _phase_bands(axes, ends, numbers=field == "loss")
+    axes.set_ylabel("loss" if field == "loss" else "accuracy (%)")
+    axes.grid(False, axis="x")
+  panels[0].set_ylim(bottom=0)
+  panels[1].set_xlabel("epochs of all phases, one after the other")
+  handles, names = panels[0].get_legend_handles_labels()
+  # The first line of a stage is the first seed's, in full colour.
+  unique = dict(zip(names[::-1], handles[::-1], strict=True))
+  figure.legend(
+    [unique[s] for s in stages if s in unique],
+    [s for s in stages if s in unique],
+    loc="outside upper right",
+    ncols=len(unique) or 1,
+  )
+  header = ["seed", "phase", "stage", "epoch", "position", "loss", "accuracy"]
+  rows = [
+    [
+      *(r[key] for key in header[:4]),
+      start[r["phase"], r["stage"]] + r["epoch"] + 1,
+      number(r.get("loss")),
+      number(r.get("accuracy")),
+    ]
+    for r in epochs
+  ]
+  yield Drawing("training_curves", figure, header, rows)
+
+
+def _curve_axes(extra_height: float = 0.0) -> tuple[Figure, Axes]:
+  figure = Figure(figsize=(5.4, 3.8 + extra_height), layout="constrained")
+  axes = figure.subplots()
+  axes.set_xlabel("classes learned so far")
+  axes.set_ylabel("accuracy on all of them (%)")
+  return figure, axes
+
+
+def _curve(
+  axes: Axes,
+  run: Run,
+  readout: str,
+  label: str,
+  index: int,
+  *,
+  bold: bool,
+) -> None:
+  color = COLORS[index % len(COLORS)]
+  classes = [p["classes_seen"] for p in run.results["runs"][0]["phases"]]
+  estimates = run.results["summary"][readout]["per_phase"]
+  mean = [100 * e["mean"] for e in estimates]
+  axes.plot(
+    classes,
+    mean,
+    color=color,
+    marker=MARKERS[index % len(MARKERS)],
+    label=label,
+    linewidth=2.2 if bold else 1.4,
+    linestyle="-" if bold else (0, (4, 2)),
+    zorder=3,
+  )
+  half = [100 * (e.get("ci95") or 0.0) for e in estimates]
+  if any(half):
+    low = [max(m - h, 0.0) for m, h in zip(mean, half, strict=True)]
+    high = [min(m + h, 100.0) for m, h in zip(mean, half, strict=True)]
+    axes.fill_between(classes, low, high, color=color, alpha=0.16, linewidth=0)
+  if len(classes) <= 12:
+    axes.set_xticks(classes)
+
+
+def _curve_rows(run: Run, readout: str) -> list[list[Any]]:
+  estimates = run.results["summary"][readout]["per_phase"]
+  return [
+    [
+      phase["phase"],
+      phase["classes_seen"],
+      number(estimate["mean"], 100),
+      number(estimate.get("ci95"), 100),
+      *(
+        number(r["phases"][index]["accuracy"][readout], 100)
+        for r in run.results["runs"]
+      ),
+    ]
+    for index, (phase, estimate) in enumerate(
+      zip(run.results["runs"][0]["phases"], estimates, strict=True)
+    )
+  ]
+
+
+def _stages(epochs: Sequence[dict[str, Any]]) -> list[str]:
+  found = dict.fromkeys(record["stage"] for record in epochs)
+  known = [stage for stage in _STAGE_ORDER if stage in found]
+  return known + [stage for stage in found if stage not in known]
+
+
+def _time_line(
+  epochs: Sequence[dict[str, Any]],
+) -> tuple[dict[tuple[int, str], int], dict[int, int]]:
+  """Where each stage begins and each phase ends when laid end to end."""
+  length: dict[tuple[int, str], int] = {}
+  for record in epochs:
+    key = record["phase"], record["stage"]
+    length[key] = max(length.get(key, 0), record["epoch"] + 1)
+  start, ends, position = {}, {}, 0
+  stages = _stages(epochs)
+  for key in sorted(length, key=lambda k: (k[0], stages.index(k[1]))):
+    start[key] = position
+    position += length[key]
+    ends[key[0]] = position
+  return start, ends
+
+
+def _phase_bands(axes: Axes, ends: dict[int, int], *, numbers: bool) -> None:
+  """Shades every second phase; numbers them as far as there is room."""
+  begin, every = 0, 1 + len(ends) // 16
+  for index, (phase, end) in enumerate(ends.items()):
+    # Epoch e is drawn at e + 1, so a band reaches half an epoch further.
+    if index % 2:
+      axes.axvspan(begin + 0.5, end + 0.5, color=FAINT, zorder=0, linewidth=0)
+    if numbers and index % every == 0:
+      axes.text(
+        (begin + end + 1) / 2,
+        1.02,
+        str(phase) if index else "phase 0",
+        transform=axes.get_xaxis_transform(),
+        ha="center",
+        va="bottom",
+        fontsize=9,
+        color="0.35",
+      )
+    begin = end
+  axes.set_xlim(0.5, begin + 0.5)

@@ -1,0 +1,115 @@
+"""metrics.jsonl: one JSON object per line, whatever kills the run."""
+
+from collections.abc import Iterator, Mapping
+import errno
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "metrics.jsonl"
+
+
+class MetricsLog:
+  """Appends records to metrics.jsonl and mirrors their numbers to TensorBoard.
+
+  A record is on disk, as a whole line, when `write` returns. A line that a
+  kill cut in half is dropped when the log is opened again.
+  """
+
+  def __init__(self, workdir: str | os.PathLike[str], tensorboard: bool = True):
+    self._workdir = Path(workdir)
+    self._tensorboard = tensorboard
+    self._file = None
+    self._writer = None
+
+  def __enter__(self) -> "MetricsLog":
+    self._workdir.mkdir(parents=True, exist_ok=True)
+    self._file = open(self._workdir / FILE_NAME, "a+b", buffering=0)
+    self._file.seek(0)
+    self._file.truncate(self._file.read().rfind(b"\n") + 1)
+    if self._tensorboard:
+      from tensorboardX import SummaryWriter
+
+      self._writer = SummaryWriter(
+        str(self._workdir / "tensorboard"), flush_secs=10
+      )
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    if self._file:
+      self._file.close()
+    if self._writer:
+      self._writer.close()
+    self._file = self._writer = None
+
+  def write(self, record: Mapping[str, Any]) -> None:
+    """Appends one record; numbers that are not finite become null."""
+    if self._file is None:
+      raise ValueError("MetricsLog is closed: write inside its with block")
+    line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False)
+    line = line.encode("utf-8", "backslashreplace") + b"\n"
+    end = self._file.seek(0, os.SEEK_END)
+    if self._file.write(line) != len(line):
+      self._file.truncate(end)
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
+    if self._writer:
+      step = record.get("epoch", record.get("phase", 0))
+      for tag, value in _scalars(record):
+        self._writer.add_scalar(tag, value, step)
+
+
+def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
+  """All complete records of a work directory, oldest first.
+
+  Raises:
+    ValueError: when a line is not a JSON object; the message names it.
+  """
+  path = Path(workdir) / FILE_NAME
+  if not path.exists():
+    return []
+  records = []
+  *lines, _ = path.read_bytes().split(b"\n")  # The last one is empty or half.
+  for number, line in enumerate(lines, 1):
+    try:
+      record = json.loads(line)
+    except ValueError:
+      record = None
+    if not isinstance(record, dict):
+      raise ValueError(f"{path}, line {number} is not a JSON object")
+    records.append(record)
+  return records
+
+
+def _plain(value: Any) -> Any:
+  """The value in JSON's own types; array scalars and arrays included."""
+  if isinstance(value, Mapping):
+    return {str(key): _plain(item) for key, item in value.items()}
+  if hasattr(value, "tolist"):
+    return _plain(value.tolist())
+  if isinstance(value, (list, tuple)):
+    return [_plain(item) for item in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value
+
+
+def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+  """TensorBoard tags and values, e.g. `seed_0/phase_1/train/loss`."""
+  where = [f"seed_{record['seed']}"] if "seed" in record else []
+  if "epoch" in record:  # Phase records are points of one curve instead.
+    where += [f"phase_{record['phase']}"] if "phase" in record else []
+    where += [str(record["stage"])] if "stage" in record else []
+  place = {"kind", "seed", "phase", "stage", "epoch"}
+
+  def walk(prefix: list[str], item: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(item, Mapping):
+      for key, inner in item.items():
+        yield from walk([*prefix, str(key)], inner)
+    elif isinstance(item, (bool, str)) or item is None:
+      return
+    elif isinstance(item, (int, float)) or getattr(item, "shape", None) == ():
+      yield "/".join(prefix), float(item)
+
+  yield from walk(where, {k: v for k, v in record.items() if k not in place})

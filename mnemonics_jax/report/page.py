@@ -1,0 +1,158 @@
+"""report.html: one page that holds everything and loads nothing."""
+
+from collections.abc import Sequence
+import importlib.resources
+import os
+from pathlib import Path
+import re
+
+from mnemonics_jax.report import figures, markup, summary, tables
+from mnemonics_jax.report.sections import SECTIONS, Section
+from mnemonics_jax.report.workdir import (
+  Run,
+  WorkdirError,
+  common_title,
+  labels,
+  load_run,
+)
+
+# No script, no request: names that slip through escaping could not act.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+_COMPARISON_NOTE = (
+  "Accuracy in percent, mean ± 95 % confidence interval where there are several "
+  "seeds. Difference: average accuracy minus that of the first run, paired seed "
+  "by seed. Bold: the read-out a run reports."
+)
+
+
+def build(
+  workdirs: Sequence[str | os.PathLike[str]],
+  output: str | os.PathLike[str] | None = None,
+) -> Path:
+  """Draws the figures of finished runs and writes one page about them.
+
+  Args:
+    workdirs: one work directory, or several to compare.
+    output: the page to write; by default report.html in the work directory,
+      or comparison.html in the first one of several.
+
+  Returns:
+    The path of the page.
+
+  Raises:
+    WorkdirError: when a directory holds no finished run.
+  """
+  if not workdirs:
+    raise WorkdirError("Name at least one work directory.")
+  runs = [load_run(path) for path in workdirs]
+  for run in runs:
+    figures.write_figures(run)
+  if len(runs) == 1:
+    title, body = runs[0].results["title"], _single(runs[0])
+    default = runs[0].path / "report.html"
+  else:
+    title, body = f"{len(runs)} runs of {common_title(runs)}", _comparison(runs)
+    default = runs[0].path / "comparison.html"
+  path = Path(output) if output is not None else default
+  path.parent.mkdir(parents=True, exist_ok=True)
+  # The old page stays whole until the new one is.
+  draft = path.with_name(path.name + ".tmp")
+  draft.write_text(_page(title, body), encoding="utf-8")
+  os.replace(draft, path)
+  return path
+
+
+def _page(title: str, body: str) -> str:
+  style = importlib.resources.files("mnemonics_jax.report") / "style.css"
+  return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{markup.text(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{style.read_text(encoding="utf-8")}
+</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+<footer>Written by mnemonics_jax. This page is complete in one file.</footer>
+</body>
+</html>
+"""
+
+
+def _single(run: Run) -> str:
+  sections = _sections(run)
+  links = "".join(
+    f'<a href="#{_anchor(s.title)}">{markup.text(s.title)}</a>'
+    for s in sections
+  )
+  return (
+    f"<header>{_opening(run, titled=True)}</header>"
+    f'<nav aria-label="Sections">{links}</nav>{_render(sections)}'
+  )
+
+
+def _comparison(runs: Sequence[Run]) -> str:
+  names = labels(runs)
+  table = tables.comparison_table(names, [run.results for run in runs])
+  drawn = figures.write_comparison(runs, runs[0].path / "figures")
+  pictures = "".join(
+    markup.picture(path, f"Numbers: figures/{path.stem}.csv") for path in drawn
+  )
+  parts = [
+    f'<header><p class="kind">Comparison of {len(runs)} runs</p>'
+    f"<h1>{markup.text(common_title(runs) or 'Runs')}</h1>",
+    f'<p class="lead">{markup.text(summary.compare(names, runs))}</p></header>',
+    f"<section><h2>Side by side</h2>"
+    f'<div class="compare">{markup.table(table)}</div>',
+    f'<p class="note">{_COMPARISON_NOTE}</p>',
+    f'<div class="row">{pictures}</div></section>',
+    "<h2>The runs one by one</h2>",
+  ]
+  for name, run in zip(names, runs, strict=True):
+    parts.append(
+      f'<details class="run"><summary>{markup.text(name)}</summary>'
+      f"{_opening(run, titled=False)}{_render(_sections(run), ids=False)}</details>"
+    )
+  return "".join(parts)
+
+
+def _opening(run: Run, *, titled: bool) -> str:
+  """Title, what happened in plain words, and the numbers that matter."""
+  results = run.results
+  title = markup.text(results["title"])
+  cards = "".join(
+    f"<div><dt>{markup.text(name)}</dt><dd>{markup.text(value)}"
+    f"<small>{markup.text(note)}</small></dd></div>"
+    for name, value, note in summary.key_numbers(results)
+  )
+  return (
+    (f'<p class="kind">Run report</p><h1>{title}</h1>' if titled else "")
+    + f'<p class="lead">{markup.text(summary.describe(results))}</p>'
+    + f'<dl class="numbers">{cards}</dl>'
+    + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
+  )
+
+
+def _sections(run: Run) -> list[Section]:
+  return [found for make in SECTIONS if (found := make(run))]
+
+
+def _render(sections: Sequence[Section], *, ids: bool = True) -> str:
+  return "".join(
+    f"<section{f' id={_anchor(title)}' if ids else ''}>"
+    f"<h2>{markup.text(title)}</h2>{body}</section>"
+    for title, body in sections
+  )
+
+
+def _anchor(title: str) -> str:
+  return re.sub(r"[^a-z]+", "-", title.lower()).strip("-")

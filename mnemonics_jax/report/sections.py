@@ -1,0 +1,167 @@
+"""The sections of a run's page. A new one is a function in `SECTIONS`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mnemonics_jax.report import images, markup, tables
+from mnemonics_jax.report.workdir import Run
+
+
+class Section(NamedTuple):
+  """Part of a page.
+
+  Attributes:
+    title: heading, as text.
+    body: HTML; made with `markup`, so that names from outside stay text.
+  """
+
+  title: str
+  body: str
+
+
+def _figures(run: Run, names: list[str], caption: str, **options: bool) -> str:
+  """Pictures beside each other under one caption; "" when none exists."""
+  found = [run.path / "figures" / f"{name}.png" for name in names]
+  found = [path for path in found if path.exists()]
+  if not found:
+    return ""
+  body = "".join(
+    markup.picture(path, _csv(path.stem), **options) for path in found
+  )
+  kind = "row" if len(found) > 1 else "single"
+  return f'<p>{markup.text(caption)}</p><div class="{kind}">{body}</div>'
+
+
+def _csv(name: str) -> str:
+  return f"Numbers: figures/{name}.csv"
+
+
+def accuracy(run: Run) -> Section:
+  several = len(run.results["seeds"]) > 1
+  caption = (
+    "After every phase the network is tested on all classes it has met so far, "
+    "so the task grows from left to right. The head is the network's own "
+    "classifier; nme compares an image with the mean of each class's exemplars."
+  )
+  if several:
+    caption += " The ribbon is the 95 % confidence interval over the seeds."
+  note = (
+    "Accuracy in percent. Average: mean over all phases. Forgetting: points"
+  )
+  note += " lost on the first classes between the first phase and the last."
+  note += " Bold: the reported read-out."
+  figure = markup.picture(
+    run.path / "figures" / "phase_curve.png", _csv("phase_curve")
+  )
+  table = markup.table(tables.phase_table(run.results))
+  body = (
+    f'<p>{markup.text(caption)}</p><div class="beside">{figure}'
+    f'<div>{table}<p class="note">{markup.text(note)}</p></div></div>'
+  )
+  return Section("Accuracy", body)
+
+
+def seeds(run: Run) -> Section | None:
+  if len(run.results["seeds"]) < 2:
+    return None
+  return Section("Seeds", markup.table(tables.seed_table(run.results)))
+
+
+def class_groups(run: Run) -> Section | None:
+  names = [f"accuracy_matrix_{r}" for r in tables.readouts(run.results)]
+  caption = (
+    "Read down a column to see how well the classes of one phase are still "
+    "known as later ones arrive. The diagonal is the accuracy on classes just "
+    "learned, the last row what is left at the end."
+  )
+  body = _figures(run, names, caption)
+  return Section("Kept and lost", body) if body else None
+
+
+def fine_tune(run: Run) -> Section | None:
+  parts = []
+  for name in tables.readouts(run.results):
+    data = tables.finetune_table(run.results, name)
+    if data:
+      parts.append(f"<h4>Read-out {name}</h4>{markup.table(data)}")
+  if not parts:
+    return None
+  intro = (
+    "Each phase ends with a fine-tune on the exemplars, the same number for "
+    "every class. These are the accuracies just before and after it, in "
+    "percent, on the classes of earlier phases and on the new ones."
+  )
+  return Section("Fine-tune", f"<p>{intro}</p>{''.join(parts)}")
+
+
+def confusion(run: Run) -> Section | None:
+  names = [f"confusion_{r}" for r in tables.readouts(run.results)]
+  caption = (
+    "After the last phase: each row is a true class, each column a prediction; "
+    "a perfect network has a dark diagonal only. Lines separate the phases. "
+    "Colour in the columns on the right means that old classes are taken for "
+    "new ones."
+  )
+  body = _figures(run, names, caption)
+  return Section("Confusions", body) if body else None
+
+
+def training(run: Run) -> Section | None:
+  caption = (
+    "Loss and accuracy on the training images, epoch by epoch, all phases "
+    "one after the other; bands mark the phases, colours the stages."
+  )
+  if len(run.results["seeds"]) > 1:
+    caption += " Strong lines: the first seed; faint lines: the others."
+  body = _figures(run, ["training_curves"], caption, wide=True)
+  return Section("Training", body) if body else None
+
+
+def memory(run: Run) -> Section | None:
+  classes = images.memory_images(run)
+  if not classes:
+    return None
+  shown = max(len(entry.images) for entry in classes)
+  most = max(entry.count for entry in classes)
+  seed = run.results["seeds"][0]
+  intro = f"The images kept of each class after the last phase (seed {seed})."
+  if shown < most:
+    intro += f" The first {shown} of up to {most} per class are shown."
+  if len(classes) < len(run.results["class_names"]):
+    intro += f" {len(classes)} classes are shown, evenly spaced."
+  cards = "".join(
+    f"<figure>{markup.thumbnail(images.tile(entry.images), entry.name)}"
+    f"<figcaption>{markup.text(entry.name)}"
+    f" <small>phase {entry.phase}</small></figcaption></figure>"
+    for entry in classes
+  )
+  return Section(
+    "Memory", f'<p>{markup.text(intro)}</p><div class="memory">{cards}</div>'
+  )
+
+
+def repeat(run: Run) -> Section:
+  parts = []
+  if run.config.get("command"):
+    command = markup.text(run.config["command"])
+    parts.append(f'<pre tabindex="0"><code>{command}</code></pre>')
+  parts.append(f"<p>Results are in <code>{markup.text(run.path)}</code>.</p>")
+  for key, title in (("settings", "Settings"), ("environment", "Environment")):
+    values = run.config.get(key)
+    if isinstance(values, dict):
+      parts.append(
+        f"<details><summary>{title}</summary>{markup.pairs(values)}</details>"
+      )
+  return Section("Repeat", "".join(parts))
+
+
+SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+  accuracy,
+  class_groups,
+  fine_tune,
+  confusion,
+  training,
+  memory,
+  seeds,
+  repeat,
+)

@@ -1,0 +1,176 @@
+"""A run in plain words and in the few numbers that matter."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mnemonics_jax.report.progress import format_duration
+from mnemonics_jax.report.tables import paired_difference, percent
+from mnemonics_jax.report.workdir import Run
+
+_METHODS = {
+  "lwf": "LwF",
+  "icarl": "iCaRL",
+  "icarl_bce": "iCaRL with sigmoid outputs",
+  "bic": "BiC",
+  "lucir": "LUCIR",
+  "joint": "joint training",
+}
+_READOUTS = {
+  "head": "the network's own classifier (head)",
+  "nme": "the nearest mean of exemplars (nme)",
+}
+
+
+def describe(results: Mapping[str, Any]) -> str:
+  """What was learned, with what, and how it went."""
+  base, *later = results["classes_per_phase"]
+  total = base + sum(later)
+  text = f"A network learned to tell {total} classes of {results['dataset']}"
+  if not later:
+    text += " apart in a single phase. "
+  else:
+    each = (
+      f"{min(later)}"
+      if len(set(later)) == 1
+      else (f"{min(later)} to {max(later)}")
+    )
+    follow = (
+      f"{len(later)} phases of {each}"
+      if len(later) > 1
+      else (f"one phase of {each}")
+    )
+    text += f" apart bit by bit: {base} at first, then {follow} more. "
+  method = _METHODS.get(results["method"], results["method"])
+  if results["method"] == "joint":
+    text += (
+      "It saw all images of all classes in every phase: this is the upper "
+      "bound for learners that may not look back. "
+    )
+  else:
+    text += (
+      f"It was trained with {method}; of classes it had already learned it "
+      f"kept {_memory(results['memory'])} ({results['exemplars']} exemplars). "
+    )
+  summary = results["summary"][results["readout"]]
+  how = _READOUTS.get(results["readout"], results["readout"])
+  last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
+  text += (
+    f"In the end {how} recognises {percent(last, 1)}\u00a0% of the test images of "
+    f"all {total} classes"
+  )
+  if later:
+    change = "fell" if loss >= 0 else "rose"
+    text += (
+      f"; on the first {base} classes accuracy {change} by "
+      f"{percent(abs(loss), 1)} points since they were learned"
+    )
+  return text + "."
+
+
+def caveat(results: Mapping[str, Any]) -> str:
+  """What the numbers can be used for."""
+  seeds = len(results["seeds"])
+  text = (
+    f"Numbers are means over {seeds} seeds, ± is the 95 % confidence interval. "
+    if seeds > 1
+    else "There is one seed, so nothing is known about the spread. "
+  )
+  if results["schedule"] == "paper":
+    text += "The training schedule is the paper's."
+  else:
+    text += (
+      "The training schedule is shorter than the paper's: do not compare "
+      "these numbers with published ones."
+    )
+  return text
+
+
+def key_numbers(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+  """(name, value, note) for the top of the page."""
+
+  def spread(estimate: Mapping[str, float | None]) -> str:
+    half = estimate.get("ci95")
+    return "" if half is None else f"± {percent(half, 1)} · "
+
+  summary = results["summary"][results["readout"]]
+  last = results["runs"][0]["phases"][-1]
+  seconds = [
+    sum(sum(phase.get("seconds", {}).values()) for phase in run["phases"])
+    for run in results["runs"]
+  ]
+  numbers = [
+    (
+      "Average accuracy",
+      f"{percent(summary['average']['mean'], 1)} %",
+      f"{spread(summary['average'])}mean of {len(summary['per_phase'])} phases",
+    ),
+    (
+      "After the last phase",
+      f"{percent(summary['per_phase'][-1]['mean'], 1)} %",
+      f"{spread(summary['per_phase'][-1])}all {last['classes_seen']} classes",
+    ),
+    (
+      "Forgetting",
+      percent(summary["forgetting"]["mean"], 1),
+      f"{spread(summary['forgetting'])}points, first classes",
+    ),
+    (
+      "Memory",
+      f"{last['memory']['images']:,} images",
+      _bytes(last["memory"]["bytes"]),
+    ),
+  ]
+  if any(seconds):
+    mean = sum(seconds) / len(seconds)
+    numbers.append(("Duration", format_duration(mean), "per seed"))
+  return numbers
+
+
+def compare(names: Sequence[str], runs: Sequence[Run]) -> str:
+  """One sentence about which run is ahead, and how sure that is."""
+  if len({tuple(run.results["classes_per_phase"]) for run in runs}) > 1:
+    return (
+      "These runs do not learn the same classes in the same phases, so their "
+      "averages are not comparable; the curves still are, point by point."
+    )
+  if len({run.results["dataset"] for run in runs}) > 1:
+    return "These runs learn different datasets: compare shapes, not numbers."
+  reported = [
+    run.results["summary"][run.results["readout"]]["average"] for run in runs
+  ]
+  order = sorted(
+    range(len(runs)), key=lambda i: reported[i]["mean"], reverse=True
+  )
+  first, second = order[:2]
+  gap = reported[first]["mean"] - reported[second]["mean"]
+  text = (
+    f"{names[first]} has the highest average accuracy, "
+    f"{percent(reported[first]['mean'], 1)}\u00a0%: {percent(gap, 1)} points above "
+    f"{names[second]}."
+  )
+  found = None
+  if runs[first].results["readout"] == runs[second].results["readout"]:
+    found = paired_difference(
+      runs[first].results, runs[second].results, runs[first].results["readout"]
+    )
+  if found is None or found[1] is None:
+    return text + " Without shared seeds, several of them, this may be chance."
+  if found[0] > found[1]:
+    return text + " Paired seed by seed, the difference is beyond chance."
+  return text + " Paired seed by seed, the difference may be chance."
+
+
+def _memory(policy: str) -> str:
+  kind, _, number = policy.partition(":")
+  if kind == "per_class":
+    return f"{number} image{'' if number == '1' else 's'} per class"
+  if kind == "total":
+    return f"{number} images in all"
+  return policy
+
+
+def _bytes(size: int) -> str:
+  for unit, scale in (("MB", 1e6), ("kB", 1e3)):
+    if size >= scale:
+      return f"{size / scale:.1f} {unit}"
+  return f"{size} bytes"

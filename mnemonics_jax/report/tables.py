@@ -1,0 +1,225 @@
+"""Results as tables of text cells, and one of them as aligned columns."""
+
+from collections.abc import Mapping, Sequence
+import statistics
+from typing import Any, NamedTuple
+
+from mnemonics_jax import protocol
+
+READOUTS = ("head", "nme")
+REPORTED = " *"  # Marks the reported read-out wherever a table has both.
+
+
+class Table(NamedTuple):
+  """Text cells; the first column holds labels, the others numbers.
+
+  Attributes:
+    header: one cell per column.
+    rows: the body.
+    footer: rows that summarise the body.
+    groups: (title, number of columns) spanning the header, or empty.
+  """
+
+  header: Sequence[str]
+  rows: Sequence[Sequence[str]]
+  footer: Sequence[Sequence[str]] = ()
+  groups: Sequence[tuple[str, int]] = ()
+
+
+def percent(fraction: float | None, digits: int = 2) -> str:
+  if fraction is None:
+    return "–"
+  return f"{100 * fraction:.{digits}f}".replace("-", "−")
+
+
+def points(difference: float | None) -> str:
+  """A signed difference in percentage points."""
+  if difference is None:
+    return "–"
+  return f"{100 * difference:+.2f}".replace("-", "−")
+
+
+def interval(estimate: Mapping[str, float | None], digits: int = 2) -> str:
+  """`91.20 ± 0.45`, or the mean alone where there is no interval."""
+  text = percent(estimate["mean"], digits)
+  if estimate.get("ci95") is None:
+    return text
+  return f"{text} ± {percent(estimate['ci95'], digits)}"
+
+
+def readouts(results: Mapping[str, Any]) -> list[str]:
+  """The read-outs that were measured, in fixed order."""
+  return [name for name in READOUTS if name in results["summary"]]
+
+
+def readout_header(results: Mapping[str, Any]) -> list[str]:
+  mark = {results["readout"]: REPORTED}
+  return [name + mark.get(name, "") for name in readouts(results)]
+
+
+def phase_table(results: Mapping[str, Any]) -> Table:
+  """Accuracy on all classes seen, per phase and read-out."""
+  names, summary = readouts(results), results["summary"]
+  rows = [
+    [
+      str(phase["phase"]),
+      str(phase["classes_seen"]),
+      *(interval(summary[name]["per_phase"][index]) for name in names),
+    ]
+    for index, phase in enumerate(results["runs"][0]["phases"])
+  ]
+  footer = [
+    [quantity, "", *(interval(summary[name][quantity]) for name in names)]
+    for quantity in ("average", "forgetting")
+  ]
+  return Table(["phase", "classes", *readout_header(results)], rows, footer)
+
+
+def seed_table(results: Mapping[str, Any]) -> Table:
+  """Last accuracy, average and forgetting of every seed."""
+  names = readouts(results)
+  rows = [
+    [
+      str(run["seed"]),
+      *(percent(run["phases"][-1]["accuracy"][name]) for name in names),
+      *(percent(run["average"][name]) for name in names),
+      *(percent(run["forgetting"][name]) for name in names),
+    ]
+    for run in results["runs"]
+  ]
+  titles = ("last phase", "average", "forgetting")
+  return Table(
+    ["seed", *readout_header(results) * len(titles)],
+    rows,
+    groups=[("", 1), *((title, len(names)) for title in titles)],
+  )
+
+
+def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
+  """One read-out before and after the fine-tune, on old and new classes.
+
+  None when nothing changed between the two moments in any phase.
+  """
+
+  def mean(phase: int, moment: str, classes: str) -> float | None:
+    values = [
+      run["phases"][phase].get("moments", {}).get(moment, {}).get(readout, {})
+      for run in results["runs"]
+    ]
+    values = [value.get(classes) for value in values]
+    return None if None in values else statistics.fmean(values)
+
+  rows, moved = [], False
+  for index, phase in enumerate(results["runs"][0]["phases"]):
+    row = [str(phase["phase"])]
+    for classes in ("old", "new", "all"):
+      before = mean(index, "trained", classes)
+      after = mean(index, "final", classes)
+      change = None
+      if before is not None and after is not None:
+        change = after - before
+      moved = moved or bool(change)
+      row += [percent(before), percent(after), points(change)]
+    rows.append(row)
+  return (
+    Table(
+      ["phase", *("before", "after", "change") * 3],
+      rows,
+      groups=[("", 1), ("old classes", 3), ("new classes", 3), ("all", 3)],
+    )
+    if moved
+    else None
+  )
+
+
+def paired_difference(
+  results: Mapping[str, Any], other: Mapping[str, Any], readout: str
+) -> tuple[float, float | None] | None:
+  """Average accuracy minus the other run's, seed by seed: mean and ci95.
+
+  None when the two do not have the same seeds or not this read-out.
+  """
+  ours, theirs = (
+    {run["seed"]: run["average"].get(readout) for run in r["runs"]}
+    for r in (results, other)
+  )
+  if ours.keys() != theirs.keys() or None in (*ours.values(), *theirs.values()):
+    return None
+  return protocol.confidence_interval([ours[s] - theirs[s] for s in ours])
+
+
+def comparison_table(
+  labels: Sequence[str], runs: Sequence[Mapping[str, Any]]
+) -> Table:
+  """Several runs under each other, with the numbers papers print."""
+  names = [name for name in READOUTS if any(name in r["summary"] for r in runs)]
+
+  def cell(results: Mapping[str, Any], quantity: str, name: str) -> str:
+    summary = results["summary"].get(name)
+    if summary is None:
+      return "–"
+    if quantity == "difference":
+      found = paired_difference(results, runs[0], name)
+      if found is None or results is runs[0]:
+        return "–"
+      half = "" if found[1] is None else f" ± {percent(found[1])}"
+      return points(found[0]) + half
+    last = summary["per_phase"][-1]
+    text = interval(last if quantity == "last phase" else summary[quantity])
+    return text + (REPORTED if name == results["readout"] else "")
+
+  titles = ("average", "difference", "last phase", "forgetting")
+  rows = [
+    [
+      label,
+      str(len(results["seeds"])),
+      str(results["schedule"]),
+      *(cell(results, title, name) for title in titles for name in names),
+    ]
+    for label, results in zip(labels, runs, strict=True)
+  ]
+  return Table(
+    ["run", "seeds", "schedule", *names * len(titles)],
+    rows,
+    groups=[("", 3), *((title, len(names)) for title in titles)],
+  )
+
+
+def console_table(results: Mapping[str, Any]) -> str:
+  """Accuracy per phase as aligned columns, in percent."""
+  table = phase_table(results)
+  # The mark stands beside the numbers, so they all end where headers end.
+  margin = " " * len(REPORTED)
+  lines = [
+    [*row[:2], *(f"{cell.removesuffix(REPORTED)}{margin}" for cell in row[2:])]
+    for row in (table.header, *table.rows, *table.footer)
+  ]
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  lines[0][2:] = [
+    cell if cell.endswith(REPORTED) else cell + margin
+    for cell in table.header[2:]
+  ]
+  text = [
+    "  ".join(
+      cell.rjust(width) if column else cell.ljust(width)
+      for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+    ).rstrip()
+    for line in lines
+  ]
+  seeds, body = len(results["seeds"]), len(table.rows) + 1
+  over = f", mean ± 95 % confidence interval over {seeds} seeds"
+  rule = "─" * max(map(len, text))
+  return "\n".join(
+    [
+      results["title"],
+      f"accuracy in percent{over if seeds > 1 else ''}",
+      "",
+      text[0],
+      rule,
+      *text[1:body],
+      rule,
+      *text[body:],
+      "",
+      "* the reported read-out",
+    ]
+  )

@@ -1,0 +1,188 @@
+"""A made-up work directory in the format that runs leave behind."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+SCRIPT_NAME = "<script>alert(1)</script>"
+
+
+def confusion(groups, diagonal):
+  """Counts with `diagonal` of 20 right per class, errors going to the next."""
+  n = sum(groups)
+  counts = np.zeros((n, n), np.int64)
+  for row in range(n):
+    counts[row, row] = diagonal
+    counts[row, (row + 1) % n] += 20 - diagonal
+  return counts
+
+
+def write(
+  path: Path,
+  *,
+  groups=(3, 1, 1),
+  seeds=(0, 1),
+  size=8,
+  slots=4,
+  epochs=3,
+  method="lucir",
+  exemplars="herding",
+  finetune=True,
+  offset=0.0,
+  names=None,
+) -> Path:
+  """Writes config, metrics, results and arrays; returns the directory.
+
+  Seed s has accuracy 0.9 - 0.1 phase - 0.02 s for `head` and 0.05 less for
+  `nme` (plus `offset`), so that summaries can be worked out by hand.
+  """
+  path.mkdir(parents=True, exist_ok=True)
+  n_classes, random = sum(groups), np.random.RandomState(0)
+  step = 0.1 if len(groups) < 8 else 0.4 / len(groups)
+  names = names or [
+    SCRIPT_NAME,
+    "price $x_1",
+    "cost $y^2$ & \u00fcber \u2603",
+    *(f"class {i}" for i in range(3, n_classes)),
+  ]
+  runs, lines = [], []
+  for seed in seeds:
+    phases = []
+    for phase in range(len(groups)):
+      seen = sum(groups[: phase + 1])
+      head = 0.9 - step * phase - 0.02 * seed + offset
+      accuracy = {"head": head, "nme": head - 0.05}
+      moments = {
+        moment: {
+          name: {
+            "all": value - change,
+            "old": value - 0.02 - change if phase else None,
+            "new": value + 0.03 + change / 2,
+          }
+          for name, value in accuracy.items()
+        }
+        for moment, change in (
+          ("trained", 0.04 if finetune and phase else 0.0),
+          ("final", 0.0),
+        )
+      }
+      phases.append(
+        {
+          "phase": phase,
+          "classes_seen": seen,
+          "accuracy": accuracy,
+          "by_group": {
+            name: [value - 0.01 * (phase - g) for g in range(phase + 1)]
+            for name, value in accuracy.items()
+          },
+          "moments": moments,
+          "memory": {
+            "images": slots * seen,
+            "bytes": slots * seen * size**2 * 3,
+          },
+          "seconds": {"train": 2.0, "evaluate": 0.5},
+        }
+      )
+      directory = path / f"seed_{seed}"
+      directory.mkdir(exist_ok=True)
+      counts = confusion(groups[: phase + 1], 15 - seed)
+      blobs = random.randint(0, 256, (seen, slots, 2, 2, 3))
+      images = np.kron(blobs, np.ones((1, 1, size // 2, size // 2, 1)))
+      np.savez(
+        directory / f"phase_{phase:02d}.npz",
+        **{
+          "confusion/final/head": counts,
+          "confusion/final/nme": counts[::-1, ::-1],
+          "confusion/trained/head": counts,
+          "memory/images": images.astype(np.uint8),
+          "memory/counts": np.full(seen, slots),
+        },
+      )
+      for stage in ("train", "finetune") if finetune else ("train",):
+        for epoch in range(epochs):
+          lines.append(
+            {
+              "kind": "epoch",
+              "seed": seed,
+              "phase": phase,
+              "stage": stage,
+              "epoch": epoch,
+              "loss": (2.0 + 0.1 * seed) / (1 + epoch + 0.2 * phase),
+              "accuracy": 1 - 0.5 / (1 + epoch),
+              "lr": 0.1,
+              "seconds": 0.5,
+            }
+          )
+      lines.append(
+        {
+          "kind": "phase",
+          "seed": seed,
+          "phase": phase,
+          "classes_seen": seen,
+          "accuracy": accuracy,
+        }
+      )
+    runs.append(
+      {
+        "seed": seed,
+        "phases": phases,
+        "average": {
+          name: float(np.mean([p["accuracy"][name] for p in phases]))
+          for name in ("head", "nme")
+        },
+        "forgetting": {"head": 0.12 - 0.02 * seed, "nme": 0.08},
+      }
+    )
+
+  def estimate(values):
+    if len(values) == 1:
+      return {"mean": values[0], "ci95": None}
+    # 12.706 is Student's t for two seeds; good enough for any number here.
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    t = 12.706 if len(values) == 2 else 2.776
+    return {"mean": float(np.mean(values)), "ci95": float(t * error)}
+
+  results = {
+    "title": f"digits · {method} · {exemplars} · per_class:{slots}",
+    "dataset": "digits",
+    "method": method,
+    "exemplars": exemplars,
+    "memory": f"per_class:{slots}",
+    "readout": "head",
+    "preset": "short",
+    "schedule": "reduced",
+    "classes_per_phase": list(groups),
+    "class_names": list(names),
+    "seeds": list(seeds),
+    "runs": runs,
+    "summary": {
+      name: {
+        "average": estimate([run["average"][name] for run in runs]),
+        "forgetting": estimate([run["forgetting"][name] for run in runs]),
+        "per_phase": [
+          estimate([run["phases"][i]["accuracy"][name] for run in runs])
+          for i in range(len(groups))
+        ],
+      }
+      for name in ("head", "nme")
+    },
+  }
+  config = {
+    "command": f"python -m experiments.digits --method={method} --workdir='a b'",
+    "settings": {"method": method, "epochs": epochs, "lr": 0.1, "bad": "<b>&"},
+    "environment": {
+      "python": "3.11.9",
+      "packages": {"jax": "0.10.2", "flax": "0.12.8"},
+      "git_commit": "0123abc",
+      "machine": "x86_64",
+      "cores": 2,
+      "created": "2024-01-01T00:00:00",
+    },
+  }
+  (path / "results.json").write_text(json.dumps(results), encoding="utf-8")
+  (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+  (path / "metrics.jsonl").write_text(
+    "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
+  )
+  return path
