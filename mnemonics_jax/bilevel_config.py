@@ -30,7 +30,8 @@ class BilevelConfig:
       `head_fn` are known and `all` otherwise.
     features_fn: `(variables, images) -> features`. With it `scope="head"` sees
       each exemplar once per meta step and unrolls on the head alone.
-    head_fn: `(variables["params"]["head"], features) -> logits`.
+    head_fn: `(variables["params"]["head"], features) -> logits`. A scale σ is
+      steadier when it does not train along: `lax.stop_gradient(head["sigma"])`.
     head_start: where the base level starts when it trains the head on features:
       `imprint` (class means of the exemplars' own features, through which the
       gradient also flows) or `model` (the model's own head, which is already

@@ -10,17 +10,18 @@ arguments, so every derivative of one of them is another of them. Here each is a
 JAX primitive whose tangents and cotangents are written through the other two:
 derivatives of any order, forward or reverse, stay within these three maps.
 
-Elsewhere they are plain XLA convolutions. On a CPU the gradients that XLA
-derives (dilated convolutions, and convolutions with the batch as channels) are
-slow, those of second order hopelessly so; there the three maps use the forms in
-the second half of this file.
+The maps are plain XLA convolutions, except that on a CPU the kernel's gradient is
+computed by matrix products: XLA's own convolution for it, whose channels are the
+batch and whose window is the whole image, takes up to twice as long there.
 """
 
 from functools import partial
+import math
 from typing import NamedTuple
 
 import jax
 from jax import lax
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 import jax.numpy as jnp
@@ -82,146 +83,193 @@ def conv2d(
     raise TypeError(
       f"images are {x.dtype} but the kernel is {w.dtype}; cast one of them"
     )
-  k = w.shape[0]
-  geometry = Geometry(
-    x.shape[1:3], k, stride, k // 2 if padding is None else padding
-  )
+  (_, height, width, _), k = x.shape, len(w)
+  padding = k // 2 if padding is None else padding
+  geometry = Geometry((height, width), k, stride, padding)
   if min(geometry.out_size) < 1:
     raise ValueError(f"the kernel does not fit into the image: {geometry}")
-  return conv_p.bind(x, w, geometry=geometry)
+  x, w = _vary_alike(x, w)
+  return _conv_p.bind(x, w, geometry=geometry)
 
 
-# The maps as plain XLA convolutions.
+def _vary_alike(*arrays):
+  """Inside shard_map, declares arrays as varying over each other's mesh axes.
+
+  A kernel is the same on all devices where images differ. The declaration's
+  transpose is the sum over devices that the kernel's gradient needs.
+  """
+  if not jax.sharding.get_abstract_mesh().manual_axes:
+    return arrays
+  varying = [jax.typeof(a).manual_axis_type.varying for a in arrays]
+  missing = [tuple(frozenset().union(*varying) - own) for own in varying]
+  return [
+    lax.pcast(a, axes, to="varying") if axes else a
+    for a, axes in zip(arrays, missing, strict=True)
+  ]
 
 
-def _conv_xla(x, w, stride, padding):
-  return lax.conv_general_dilated(
-    x,
-    w,
-    (stride, stride),
-    padding,
-    dimension_numbers=("NHWC", "HWIO", "NHWC"),
-  )
+# The three maps as plain XLA convolutions.
 
 
 def _conv(x, w, geometry):
   _, _, s, p = geometry
-  return _conv_xla(x, w, s, ((p, p), (p, p)))
+  layout = ("NHWC", "HWIO", "NHWC")
+  return lax.conv_general_dilated(
+    x, w, (s, s), ((p, p), (p, p)), dimension_numbers=layout
+  )
 
 
 def _conv_dx(g, w, geometry):
-  x = jax.ShapeDtypeStruct((len(g), *geometry.size, w.shape[2]), g.dtype)
+  x = _zeros((len(g), *geometry.size, w.shape[2]), g)
   return jax.linear_transpose(lambda x: _conv(x, w, geometry), x)(g)[0]
 
 
 def _conv_dw(x, g, geometry):
-  k = geometry.kernel
-  w = jax.ShapeDtypeStruct((k, k, x.shape[3], g.shape[3]), x.dtype)
+  w = _zeros((geometry.kernel, geometry.kernel, x.shape[3], g.shape[3]), x)
   return jax.linear_transpose(lambda w: _conv(x, w, geometry), w)(g)[0]
 
 
-# The maps as fast forms for the CPU.
+def _zeros(shape, like):
+  """Zeros that a trace takes for the same on all devices only if `like` is."""
+  return _vary_alike(jnp.zeros(shape, like.dtype), like)[0]
 
 
-def _conv_cpu(x, w, geometry):
-  (_, k, s, p), (c, o) = geometry, w.shape[2:]
-  if (k, p) == (1, 0):
-    x = x[:, ::s, ::s]
-    return (x.reshape(-1, c) @ w[0, 0]).reshape(*x.shape[:3], o)
-  return _conv(x, w, geometry)
+# The kernel's gradient on a CPU.
 
-
-def _conv_dx_cpu(g, w, geometry):
-  (size, k, s, p), (c, o) = geometry, w.shape[2:]
-  n, h, v, _ = g.shape
-  if (k, p) == (1, 0):
-    dx = (g.reshape(-1, o) @ w[0, 0].T).reshape(n, h, v, c)
-    spread = [(0, a - (b - 1) * s - 1, s - 1) for a, b in zip(size, (h, v))]
-    return lax.pad(
-      dx, jnp.zeros((), g.dtype), [(0, 0, 0), *spread, (0, 0, 0)]
-    )
-  if s == 1:
-    pads = [(k - 1 - p, k - 1 - p)] * 2
-    return _conv_xla(g, w[::-1, ::-1].swapaxes(2, 3), 1, pads)
-  return _conv_dx(g, w, geometry)
+_CHUNK_BYTES = 1 << 19  # shifted copies of one chunk: a part of the L2 cache
 
 
 def _conv_dw_cpu(x, g, geometry):
-  return _conv_dw(x, g, geometry)
+  """Sums the kernel's gradient over chunks of the batch that fit the cache."""
+  k, (c, o) = geometry.kernel, (x.shape[3], g.shape[3])
+  if k > 3 or not len(x) or x.dtype not in (jnp.float32, jnp.float64):
+    return _conv_dw(x, g, geometry)
+  n = len(x)
+  image_bytes = k * (c + o) * math.prod(geometry.out_size) * x.dtype.itemsize
+  chunk = max(
+    m
+    for m in range(1, n + 1)
+    if n % m == 0 and (m == 1 or m * image_bytes <= _CHUNK_BYTES)
+  )
+
+  def add(total, images):
+    x, g = images
+    return total + _dw_products(x, g, geometry), None
+
+  chunks = [a.reshape(n // chunk, chunk, *a.shape[1:]) for a in (x, g)]
+  return lax.scan(add, jnp.zeros((k, k, c, o), x.dtype), chunks)[0]
+
+
+def _dw_products(x, g, geometry):
+  """Kernel gradient as k products, one for each row of the kernel.
+
+  Channels come first in the left factor, pixels first in the right one: the
+  orientation for which XLA has its fastest kernel. The left factor stacks the k
+  column shifts of x. The row shifts are taken of g if the stride is 1, since
+  then the left factor is the same for all rows of the kernel.
+  """
+  (_, k, s, p), (c, o) = geometry, (x.shape[3], g.shape[3])
+  x = x.transpose(3, 0, 1, 2)
+  if s == 1:
+    left = [_stack_shifts(x, geometry)] * k
+    right = _shifts(g, 1, x.shape[2], k, 1, k - 1 - p)[::-1]
+  else:
+    rows = _shifts(x, 2, g.shape[1], k, s, p)
+    left = [_stack_shifts(x, geometry) for x in rows]
+    right = [g] * k
+  dw = [a @ b.reshape(-1, o) for a, b in zip(left, right, strict=True)]
+  return jnp.stack(dw).reshape(k, k, c, o)
+
+
+def _stack_shifts(x, geometry):
+  """Column shifts of channels-first images as rows [k c] of a matrix."""
+  _, k, s, p = geometry
+  shifts = _shifts(x, 3, geometry.out_size[1], k, s, p)
+  return jnp.concatenate(shifts).reshape(k * len(x), -1)
+
+
+def _shifts(x, axis, n, k, stride, padding):
+  """The k windows of n entries that a kernel's taps see along one axis."""
+  pads = [(0, 0, 0)] * x.ndim
+  pads[axis] = (padding, padding, 0)
+  x = lax.pad(x, jnp.zeros((), x.dtype), pads)
+  reach = (n - 1) * stride + 1
+  return [lax.slice_in_dim(x, i, i + reach, stride, axis) for i in range(k)]
 
 
 # The primitives.
 
 
-def _free_axes(prim):
-  """Axes of (lhs, rhs) and of the result that the other operand never meets."""
-  n, c, o = 0, 2, 3  # the kernel's channels; images have theirs last
-  return {
-    conv_p: ((n, n), (o, 3)),
-    conv_dx_p: ((n, n), (c, 3)),
-    conv_dw_p: ((3, c), (3, o)),
-  }[prim]
+def _primitive(name, form, free_axes):
+  """A bilinear primitive, lowered to `form` unless told otherwise.
 
-
-def _primitive(name, plain, fast):
+  Args:
+    name: how the primitive is called in a jaxpr.
+    form: the map itself, of two arrays and a geometry.
+    free_axes: for each operand an axis that the other operand never meets, and
+      the axis of the result where it reappears.
+  """
   prim = Primitive(name)
 
   @partial(jax.jit, static_argnames="geometry")
-  def evaluate(lhs, rhs, geometry):
-    return prim.bind(lhs, rhs, geometry=geometry)
+  def evaluate(a, b, geometry):
+    return prim.bind(a, b, geometry=geometry)
 
-  def abstract(lhs, rhs, geometry):
-    return jax.make_jaxpr(partial(plain, geometry=geometry))(
-      lhs, rhs
-    ).out_avals[0]
+  def abstract(a, b, geometry):
+    jaxpr = jax.make_jaxpr(partial(form, geometry=geometry))(a, b)
+    return jaxpr.out_avals[0]
 
-  def batch(args, axes, geometry):
-    """A mapped axis of one operand joins an axis the other one never meets."""
-    mapped = [axis is not None for axis in axes]
-    if all(mapped):
-      return jax.vmap(partial(plain, geometry=geometry), axes)(*args), 0
-    side = mapped.index(True)
-    into, out = _free_axes(prim)[side]
-    arg = jnp.moveaxis(args[side], axes[side], into)
-    size = arg.shape[into]
-    arg = arg.reshape(
-      *arg.shape[:into], -1, *arg.shape[into + 2 :]
-    )
-    operands = [arg, args[1]] if side == 0 else [args[0], arg]
+  def batch(operands, axes, geometry):
+    if None not in axes:
+      return jax.vmap(partial(form, geometry=geometry), axes)(*operands), 0
+    # Images of one batch do not meet, nor do kernels of different channels: the
+    # mapped axis of a single operand can join those.
+    i = 0 if axes[1] is None else 1
+    axis, out = free_axes[i]
+    mapped = jnp.moveaxis(operands[i], axes[i], axis)
+    shape = mapped.shape
+    merged = mapped.reshape(*shape[:axis], -1, *shape[axis + 2 :])
+    operands = [merged if j == i else a for j, a in enumerate(operands)]
     y = prim.bind(*operands, geometry=geometry)
-    return y.reshape(*y.shape[:out], size, -1, *y.shape[out + 1 :]), out
-
-  def lower(lhs, rhs, geometry):
-    # Narrow floats have no fast CPU kernels to gain from.
-    form = plain if lhs.dtype == jnp.bfloat16 else fast
-    return form(lhs, rhs, geometry)
+    split = (shape[axis], shape[axis + 1])
+    return y.reshape(*y.shape[:out], *split, *y.shape[out + 1 :]), out
 
   prim.def_impl(evaluate)
   prim.def_abstract_eval(abstract)
   batching.primitive_batchers[prim] = batch
-  mlir.register_lowering(prim, mlir.lower_fun(plain, multiple_results=False))
-  mlir.register_lowering(
-    prim, mlir.lower_fun(lower, multiple_results=False), platform="cpu"
-  )
+  mlir.register_lowering(prim, _lower(form))
   return prim
 
 
-conv_p = _primitive("conv2d", _conv, _conv_cpu)
-conv_dx_p = _primitive("conv2d_dx", _conv_dx, _conv_dx_cpu)
-conv_dw_p = _primitive("conv2d_dw", _conv_dw, _conv_dw_cpu)
+def _lower(form):
+  """Lowering rule that sees shapes only and leaves meshes to XLA."""
+  rule = mlir.lower_fun(form, multiple_results=False)
 
+  def lower(ctx, *operands, geometry):
+    avals = [ShapedArray(a.shape, a.dtype) for a in ctx.avals_in]
+    return rule(ctx.replace(avals_in=avals), *operands, geometry=geometry)
+
+  return lower
+
+
+_conv_p = _primitive("conv2d", _conv, ((0, 0), (3, 3)))
+_conv_dx_p = _primitive("conv2d_dx", _conv_dx, ((0, 0), (2, 3)))
+_conv_dw_p = _primitive("conv2d_dw", _conv_dw, ((3, 2), (3, 3)))
+mlir.register_lowering(_conv_dw_p, _lower(_conv_dw_cpu), platform="cpu")
+
+# Each pair: the cotangent of the first operand, then that of the second.
 ad.defbilinear(
-  conv_p,
-  lambda g, x, w, geometry: conv_dx_p.bind(g, w, geometry=geometry),
-  lambda g, x, w, geometry: conv_dw_p.bind(x, g, geometry=geometry),
+  _conv_p,
+  lambda g, x, w, geometry: _conv_dx_p.bind(g, w, geometry=geometry),
+  lambda g, x, w, geometry: _conv_dw_p.bind(x, g, geometry=geometry),
 )
 ad.defbilinear(
-  conv_dx_p,
-  lambda u, g, w, geometry: conv_p.bind(u, w, geometry=geometry),
-  lambda u, g, w, geometry: conv_dw_p.bind(u, g, geometry=geometry),
+  _conv_dx_p,
+  lambda x, g, w, geometry: _conv_p.bind(x, w, geometry=geometry),
+  lambda x, g, w, geometry: _conv_dw_p.bind(x, g, geometry=geometry),
 )
 ad.defbilinear(
-  conv_dw_p,
-  lambda v, x, g, geometry: conv_dx_p.bind(g, v, geometry=geometry),
-  lambda v, x, g, geometry: conv_p.bind(x, v, geometry=geometry),
+  _conv_dw_p,
+  lambda w, x, g, geometry: _conv_dx_p.bind(g, w, geometry=geometry),
+  lambda w, x, g, geometry: _conv_p.bind(x, w, geometry=geometry),
 )

@@ -74,16 +74,31 @@ HEAD = BilevelConfig(inner_steps=3, inner_lr=0.3, remat="none", **ON_FEATURES)
 change = dataclasses.replace
 
 
+# Compiling costs more than running here: five times less without optimisation.
+quick_jit = functools.partial(
+  jax.jit,
+  compiler_options={
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+  },
+)
+
+
 def jitted(variables, batch, config, **kwargs):
   """images -> (loss, gradient), compiled."""
 
-  @jax.jit
+  @quick_jit
   def run(exemplars, kwargs):
     return bilevel.hypergradient(
       exemplars, variables, batch, apply_fn=apply_fn, config=config, **kwargs
     )
 
   return lambda exemplars: run(exemplars, kwargs)
+
+
+def unrolled(exemplars, variables, config, apply_fn=apply_fn, **kwargs):
+  run = functools.partial(bilevel.unroll, apply_fn=apply_fn, config=config)
+  return quick_jit(run)(exemplars, variables, **kwargs)
 
 
 def assert_matches_finite_differences(exemplars, loss_and_grad):
@@ -117,7 +132,7 @@ CASES = {
   ),
   "adam": change(ALL, inner_optimizer=optax.adam(0.05, eps_root=0.01)),
   "remat step": change(ALL, remat="step"),
-  "nested, masked": change(ALL, inner_steps=11, remat="nested"),
+  "nested, masked": change(ALL, inner_steps=11, inner_lr=0.1, remat="nested"),
   "batch norm": change(ALL, batch_norm="batch"),
   "batch norm, mini-batches, masked": change(
     ALL, batch_norm="batch", inner_batch_size=3, remat="step"
@@ -168,12 +183,13 @@ def test_inner_data_augmentation_and_active_classes(x64):
   np.testing.assert_allclose(np.sum(grads * direction), expected, rtol=1e-6)
 
 
-def reference_unroll(exemplars, variables, loss, lr, steps, momentum=0.0):
+def reference_unroll(variables, loss, lr, steps, momentum=0.0):
   """The base level as a Python loop."""
   params = variables["params"]
   velocity = jax.tree.map(jnp.zeros_like, params)
+  grad = jax.grad(lambda p, t: loss({**variables, "params": p}, t))
   for t in range(steps):
-    grads = jax.grad(lambda p: loss({**variables, "params": p}, t))(params)
+    grads = quick_jit(grad)(params, t)
     velocity = jax.tree.map(lambda v, g: momentum * v + g, velocity, grads)
     params = jax.tree.map(lambda p, v: p - lr * v, params, velocity)
   return {**variables, "params": params}
@@ -197,7 +213,6 @@ def test_unroll_equals_a_loop_over_the_unmasked_exemplars(x64):
   keep = jnp.array([True, False, True, True, True, False])
   images, labels = exemplars.images[keep], exemplars.labels[keep]
   expected = reference_unroll(
-    exemplars,
     variables,
     lambda v, t: plain_loss(v, images, labels),
     lr=0.2,
@@ -205,9 +220,7 @@ def test_unroll_equals_a_loop_over_the_unmasked_exemplars(x64):
     momentum=0.9,
   )
   config = change(ALL, inner_steps=4, inner_optimizer=optax.sgd(0.2, 0.9))
-  actual = bilevel.unroll(
-    exemplars._replace(mask=keep), variables, apply_fn=apply_fn, config=config
-  )
+  actual = unrolled(exemplars._replace(mask=keep), variables, config)
   assert_trees_close(actual, expected)
 
 
@@ -221,37 +234,35 @@ def test_unroll_mixes_inner_data_and_calls_the_inner_loss(x64):
     return plain_loss(v, images, labels)
 
   config = change(ALL, inner_steps=2)
-  run = functools.partial(bilevel.unroll, exemplars, variables)
-  expected = reference_unroll(exemplars, variables, mixed, lr=0.3, steps=2)
-  actual = run(apply_fn=apply_fn, config=config, inner_data=inner_data)
+  expected = reference_unroll(variables, mixed, lr=0.3, steps=2)
+  actual = unrolled(exemplars, variables, config, inner_data=inner_data)
   assert_trees_close(actual, expected)
 
   squared = lambda v, data: jnp.mean(apply_fn(v, data.images) ** 2)
-  actual = run(apply_fn=apply_fn, config=change(config, inner_loss=squared))
+  actual = unrolled(exemplars, variables, change(config, inner_loss=squared))
   expected = reference_unroll(
-    exemplars, variables, lambda v, t: squared(v, exemplars), lr=0.3, steps=2
+    variables, lambda v, t: squared(v, exemplars), lr=0.3, steps=2
   )
   assert_trees_close(actual, expected)
 
 
 def test_mini_batches_visit_every_real_exemplar_equally_often(x64):
-  exemplars, variables, _ = problem()
-  exemplars = exemplars._replace(mask=jnp.asarray(HALF_MASK))
+  exemplars = problem()[0]._replace(mask=jnp.asarray(HALF_MASK))
   seen = {"params": jnp.zeros(6)}
   # The loss is linear in a counter whose gradient names the rows of the batch.
   rows = jnp.arange(6.0).reshape(6, 1, 1, 1) * jnp.ones((1, 4, 4, 1)) / 8
 
   def count(v, data):
-    picked = jax.nn.one_hot(jnp.round(data.images[:, 0, 0, 0] * 8), 6)
+    picked = jnp.round(data.images[:, :1, 0, 0] * 8) == jnp.arange(6)
     return (picked * data.mask[:, None] @ v["params"]).sum()
 
   config = change(ALL, inner_loss=count, inner_batch_size=2, inner_lr=1.0)
   config = change(config, inner_steps=4)
-  end = bilevel.unroll(
+  end = unrolled(
     exemplars._replace(images=rows),
     seen,
+    config,
     apply_fn=lambda v, x: x.reshape(len(x), -1)[:, :3],
-    config=config,
     key=jax.random.key(3),
   )
   np.testing.assert_array_equal(end["params"], [-2, -2, -2, -2, 0, 0])
@@ -260,9 +271,9 @@ def test_mini_batches_visit_every_real_exemplar_equally_often(x64):
 def test_batch_statistics_do_not_leak_and_padding_does_not_enter_them(x64):
   exemplars, variables, batch = problem()
   config = change(ALL, batch_norm="batch")
-  end = bilevel.unroll(exemplars, variables, apply_fn=apply_fn, config=config)
-  assert end["batch_stats"] is variables["batch_stats"]
-  assert end["transfer"] is variables["transfer"]
+  end = unrolled(exemplars, variables, config)
+  for name in ("batch_stats", "transfer"):
+    jax.tree.map(np.testing.assert_array_equal, end[name], variables[name])
   masked = exemplars._replace(mask=jnp.asarray(HALF_MASK))
   other = masked._replace(images=masked.images.at[4:].set(0.9))
   run = jitted(variables, batch, config)
@@ -280,9 +291,9 @@ def test_one_step_equals_the_closed_form(x64):
     lambda p: plain_loss(on(p), e, exemplars.labels)
   )(params)
   moved = jax.tree.map(
-    lambda p, g: p - alpha * g, params, train_grad(exemplars.images)
+    lambda p, g: p - alpha * g, params, quick_jit(train_grad)(exemplars.images)
   )
-  val_grad = jax.grad(lambda p: plain_loss(on(p), *batch))(moved)
+  val_grad = quick_jit(jax.grad(lambda p: plain_loss(on(p), *batch)))(moved)
 
   def inner_product(e):
     pairs = zip(
@@ -290,7 +301,7 @@ def test_one_step_equals_the_closed_form(x64):
     )
     return sum(jnp.vdot(a, b) for a, b in pairs)
 
-  expected = -alpha * jax.grad(inner_product)(exemplars.images)
+  expected = -alpha * quick_jit(jax.grad(inner_product))(exemplars.images)
   config = change(ALL, inner_steps=1, inner_lr=alpha)
   loss, grads = jitted(variables, batch, config)(exemplars)
   np.testing.assert_allclose(loss, plain_loss(on(moved), *batch), rtol=1e-12)
@@ -340,7 +351,7 @@ def test_remat_and_full_truncation_change_nothing(x64, base):
 def test_truncation_differentiates_the_last_steps_only(x64):
   exemplars, variables, batch = problem()
   early = change(ALL, inner_steps=2)
-  middle = bilevel.unroll(exemplars, variables, apply_fn=apply_fn, config=early)
+  middle = unrolled(exemplars, variables, early)
   late = change(ALL, inner_steps=3)
   expected = jitted(middle, batch, late)(exemplars)
   config = change(ALL, inner_steps=5, truncate=3, remat="step")
@@ -519,17 +530,29 @@ def test_config_defaults_suit_the_functions_given():
   assert hash(paper) == hash(BilevelConfig.paper(remat="nested"))
 
 
+def linear_problem(n):
+  def apply_fn(variables, images):
+    return images.reshape(len(images), -1) @ variables["params"]
+
+  rng = np.random.default_rng(0)
+  images = jnp.asarray(rng.uniform(size=(2 * n, 16, 16, 1)), jnp.float32)
+  labels = jnp.arange(2 * n) % CLASSES
+  variables = {"params": jnp.zeros((256, CLASSES))}
+  exemplars = Exemplars(images[:n], labels[:n])
+  return apply_fn, (exemplars, variables, (images[n:], labels[n:]))
+
+
 def test_check_hypergradient_agrees_in_float32_and_finds_a_wrong_gradient():
-  exemplars, variables, batch = problem(np.float32)
+  apply_fn, args = linear_problem(6)
   check = functools.partial(
-    bilevel.check_hypergradient, jax.random.key(0), exemplars, variables, batch
+    bilevel.check_hypergradient, jax.random.key(0), *args, apply_fn=apply_fn
   )
-  result = check(apply_fn=apply_fn, config=ALL)
+  config = change(ALL, inner_lr=0.01)
+  result = check(config=config)
   assert result.method == "forward" and result.error < 1e-3
-  result = check(apply_fn=apply_fn, config=ALL, method="finite")
+  result = check(config=config, method="finite")
   assert result.method == "finite" and result.error < 1e-3
-  truncated = change(ALL, truncate=1)
-  assert check(apply_fn=apply_fn, config=truncated, method="finite").error > 0.01
+  assert check(config=change(config, truncate=1), method="finite").error > 0.01
 
 
 def test_check_hypergradient_falls_back_where_forward_mode_fails():
@@ -538,30 +561,42 @@ def test_check_hypergradient_falls_back_where_forward_mode_fails():
     return 2 * x
 
   double.defvjp(lambda x: (double(x), None), lambda _, g: (double(g),))
-  function = lambda v, x: double(apply_fn(v, x))
-  exemplars, variables, batch = problem(np.float32)
+  apply_fn, args = linear_problem(6)
   check = functools.partial(
-    bilevel.check_hypergradient, jax.random.key(0), exemplars, variables, batch
+    bilevel.check_hypergradient,
+    jax.random.key(0),
+    *args,
+    apply_fn=lambda v, x: double(apply_fn(v, x)),
+    config=change(ALL, inner_lr=0.01),
   )
-  result = check(apply_fn=function, config=ALL)
+  result = check()
   assert result.method == "finite" and result.error < 1e-3
   with pytest.raises(TypeError, match='method="finite"'):
-    check(apply_fn=function, config=ALL, method="forward")
+    check(method="forward")
 
 
-def test_estimate_memory_orders_remat_and_suggests_what_fits():
-  exemplars, variables, batch = problem(np.float32, n=60)
-  shapes = jax.eval_shape(lambda *x: x, exemplars, variables, batch)
-  estimate = functools.partial(
-    bilevel.estimate_memory,
-    *shapes,
-    apply_fn=apply_fn,
-    config=change(ALL, inner_steps=40),
+def test_estimate_memory_counts_what_each_remat_stores():
+  apply_fn, args = linear_problem(2)
+  shapes = jax.eval_shape(lambda *x: x, *args)
+  config = change(ALL, inner_steps=100)
+  result = bilevel.estimate_memory(
+    *shapes, apply_fn=apply_fn, config=config, limit_bytes=200_000
   )
-  result = estimate()
-  # A step's activations dwarf its 32 parameters: 60 exemplars, 16 pixels.
-  assert result.none > 4 * result.step
-  assert result.nested < result.step
-  limit = (result.none + result.step) // 2
-  assert estimate(limit_bytes=limit).suggestion == "step"
-  assert estimate(limit_bytes=10).suggestion is None
+  # The weights take 3072 bytes: 100 of them stored per step, about 10 + 10
+  # nested.
+  weights = 3072
+  assert result.step > 100 * weights
+  assert 20 * weights < result.nested < 40 * weights
+  assert result.suggestion == "nested"
+
+
+def test_estimate_memory_prefers_the_fastest_that_fits():
+  apply_fn, args = linear_problem(60)
+  wide = lambda v, x: apply_fn(v, jnp.tanh(v["params"][0, 0] + x))
+  config = change(ALL, inner_steps=8)
+  result = bilevel.estimate_memory(
+    *args, apply_fn=wide, config=config, limit_bytes=1_000_000
+  )
+  # Activations dwarf the weights: 61,440 bytes per step against 3072.
+  assert result.none - result.step > 7 * 61_440
+  assert result.suggestion == "step"

@@ -5,6 +5,7 @@ import io
 import os
 from pathlib import Path
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
@@ -140,7 +141,10 @@ def test_archive_is_not_unpacked(tmp_path, official):
       member.size = 4
       tar.addfile(member, io.BytesIO(b"evil"))
     link = tarfile.TarInfo("cifar-100-python/train")
-    link.type, link.linkname = tarfile.SYMTYPE, str(root / "cifar-100-python/train")
+    link.type, link.linkname = (
+      tarfile.SYMTYPE,
+      str(root / "cifar-100-python/train"),
+    )
     tar.addfile(link)
     for name in ("test", "meta"):
       tar.add(root / "cifar-100-python" / name, f"cifar-100-python/{name}")
@@ -155,15 +159,19 @@ def test_damaged_archive(tmp_path, official, damage):
   whole = (official[0] / "archive/cifar-100-python.tar.gz").read_bytes()
   path = tmp_path / "cifar-100-python.tar.gz"
   path.write_bytes(
-    {"truncated": whole[: len(whole) // 2], "garbage": b"x" * 999, "empty": b""}[
-      damage
-    ]
+    {
+      "truncated": whole[: len(whole) // 2],
+      "garbage": b"x" * 999,
+      "empty": b"",
+    }[damage]
   )
   with pytest.raises(data.DataError, match="toronto"):
     load(path, tmp_path)
 
 
-def test_prepared_directory_is_read_in_source_order(tmp_path, prepared, expected):
+def test_prepared_directory_is_read_in_source_order(
+  tmp_path, prepared, expected
+):
   for path in (prepared, prepared / "cifar100", prepared / "cifar100/3.0.2"):
     assert_same(load(path, tmp_path / "cache"), expected)
 
@@ -226,8 +234,38 @@ def test_prepare_refuses_missing_source_and_unwritable_target(
   root, md5 = official
   occupied = tmp_path / "file"
   occupied.touch()
-  with pytest.raises(data.DataError, match="--data_dir=.*cannot write"):
+  with pytest.raises(data.DataError, match=r"--data_dir=.*cannot write"):
     prepare.prepare(root, occupied / "below", md5=md5)
+
+
+def run(*arguments):
+  return subprocess.run(
+    [sys.executable, *map(str, arguments)],
+    capture_output=True,
+    text=True,
+    env=os.environ | {"PYTHONPATH": str(Path(data.__file__).parents[2])},
+  )
+
+
+def test_prepare_on_the_command_line(tmp_path, official):
+  module = "-m", "mnemonics_jax.data.prepare"
+  result = run(*module, f"--source={official[0]}", f"--data_dir={tmp_path}")
+  assert result.returncode == 2
+  assert "not the official file" in result.stderr
+  assert "Traceback" not in result.stderr
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_tensorflow_is_never_imported(tmp_path, prepared):
+  code = """
+import sys
+from mnemonics_jax.data import cifar100
+cifar100.load(sys.argv[1], cache_dir=sys.argv[2], per_class={"train": 2, "test": 1})
+assert "tensorflow_datasets" in sys.modules
+assert "tensorflow" not in sys.modules
+"""
+  result = run("-c", code, prepared, tmp_path)
+  assert result.returncode == 0, result.stderr
 
 
 def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
@@ -247,7 +285,9 @@ def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
       name = path.name.replace("array_record", "tfrecord")
       name = name.replace("00000-of-00001", f"0000{i}-of-00002")
       (directory / name).write_bytes(
-        b"".join(struct.pack("<Q", len(r)) + b"crc_" + r + b"crc_" for r in part)
+        b"".join(
+          struct.pack("<Q", len(r)) + b"crc_" + r + b"crc_" for r in part
+        )
       )
   assert_same(load(tmp_path, tmp_path / "cache"), expected)
   os.truncate(directory / "cifar100-test.tfrecord-00001-of-00002", 5000)
@@ -263,27 +303,17 @@ def test_other_tfds_formats_are_explained(tmp_path):
     data.load("cifar100", tmp_path, cache_dir=tmp_path)
 
 
-@pytest.mark.parametrize("position", [3, 0.5, -1])
-def test_damaged_records_are_named(tmp_path, prepared, position):
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "empty"])
+def test_damaged_records_are_named(tmp_path, prepared, damage):
+  shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
   directory = tmp_path / "cifar100/3.0.2"
-  directory.mkdir(parents=True)
-  for path in (prepared / "cifar100/3.0.2").iterdir():
-    (directory / path.name).write_bytes(path.read_bytes())
   path = directory / "cifar100-test.array_record-00000-of-00001"
   content = bytearray(path.read_bytes())
-  if position == -1:
-    del content[-1000:]
-  else:
-    start = int(position * len(content)) if position < 1 else position
-    content[start : start + 8] = bytes(b ^ 255 for b in content[start : start + 8])
-  path.write_bytes(content)
-  try:
+  content[1000] ^= 1  # Within the first image.
+  size = {"flipped": None, "truncated": -1000, "empty": 0}[damage]
+  path.write_bytes(content[:size])
+  with pytest.raises(data.DataError, match=f"{directory} are damaged"):
     load(tmp_path, tmp_path / "cache")
-  except data.DataError as error:
-    assert str(directory) in str(error)
-  else:
-    # Bytes between the chunks carry nothing.
-    assert position == 0.5
 
 
 def test_incomplete_cifar_is_refused(tmp_path, prepared):
@@ -311,14 +341,8 @@ except data.DataError as error:
 for name in ("tensorflow", "tensorflow_datasets", "PIL", "sklearn"):
   assert name not in sys.modules, name
 """
-  environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
-  result = subprocess.run(
-    [sys.executable, "-c", code, str(tmp_path)],
-    capture_output=True,
-    text=True,
-    env=environment,
-    check=True,
-  )
+  result = run("-c", code, tmp_path)
+  assert result.returncode == 0, result.stderr
   for part in (
     f"--data_dir={tmp_path}",
     "cifar-100-python.tar.gz",
@@ -346,7 +370,9 @@ def test_directory_from_environment(tmp_path, monkeypatch):
 
 def test_download_says_what_is_missing(tmp_path, monkeypatch):
   monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: None)
-  with pytest.raises(data.DataError, match=r"pip install 'mnemonics_jax\[tf\]'"):
+  with pytest.raises(
+    data.DataError, match=r"pip install 'mnemonics_jax\[tf\]'"
+  ):
     data.load("cifar100", tmp_path, download=True)
 
 
@@ -373,7 +399,9 @@ def test_download_that_fails_or_stalls_is_one_message(tmp_path, monkeypatch):
     data.load("cifar100", tmp_path, download=True)
 
 
-def test_download_is_read_like_any_other(tmp_path, prepared, monkeypatch, expected):
+def test_download_is_read_like_any_other(
+  tmp_path, prepared, monkeypatch, expected
+):
   monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: True)
   monkeypatch.setattr(download, "_reachable", lambda _: True)
   fetch = f"""

@@ -87,12 +87,20 @@ def _dict(items: dict[bytes, bytes]) -> bytes:
 
 
 def _array(rows: np.ndarray) -> bytes:
-  empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R"
+  empty = (
+    b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R"
+  )
   dtype = (
     b"cnumpy\ndtype\nU\x02u1K\0K\x01\x87R"
     b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"
   )
   shape = _int(rows.shape[0]) + _int(rows.shape[1]) + b"\x86"
   return (
-    empty + b"(K\x01" + shape + dtype + b"\x89" + _string(rows.tobytes()) + b"tb"
+    empty
+    + b"(K\x01"
+    + shape
+    + dtype
+    + b"\x89"
+    + _string(rows.tobytes())
+    + b"tb"
   )

@@ -18,6 +18,26 @@ def confusion(groups, diagonal):
   return counts
 
 
+def arrays(path: Path, seed: int, groups, slots: int, size: int) -> None:
+  """Confusion counts and a memory of coloured blocks after the last phase."""
+  seen = sum(groups)
+  counts = confusion(groups, 15 - seed)
+  blobs = np.random.RandomState(seed).randint(0, 256, (seen, slots, 2, 2, 3))
+  images = np.kron(blobs, np.ones((1, 1, size // 2, size // 2, 1)))
+  directory = path / f"seed_{seed}"
+  directory.mkdir(exist_ok=True)
+  np.savez(
+    directory / f"phase_{len(groups) - 1:02d}.npz",
+    **{
+      "confusion/final/head": counts,
+      "confusion/final/nme": counts[::-1, ::-1],
+      "confusion/trained/head": counts,
+      "memory/images": images.astype(np.uint8),
+      "memory/counts": np.full(seen, slots),
+    },
+  )
+
+
 def write(
   path: Path,
   *,
@@ -38,14 +58,17 @@ def write(
   `nme` (plus `offset`), so that summaries can be worked out by hand.
   """
   path.mkdir(parents=True, exist_ok=True)
-  n_classes, random = sum(groups), np.random.RandomState(0)
+  n_classes = sum(groups)
   step = 0.1 if len(groups) < 8 else 0.4 / len(groups)
-  names = names or [
-    SCRIPT_NAME,
-    "price $x_1",
-    "cost $y^2$ & \u00fcber \u2603",
-    *(f"class {i}" for i in range(3, n_classes)),
-  ]
+  names = (
+    names
+    or [
+      SCRIPT_NAME,
+      "price $x_1",
+      "cost $y^2$ & \u00fcber \u2603",
+      *(f"class {i}" for i in range(3, n_classes)),
+    ]
+  )[:n_classes]
   runs, lines = [], []
   for seed in seeds:
     phases = []
@@ -84,21 +107,8 @@ def write(
           "seconds": {"train": 2.0, "evaluate": 0.5},
         }
       )
-      directory = path / f"seed_{seed}"
-      directory.mkdir(exist_ok=True)
-      counts = confusion(groups[: phase + 1], 15 - seed)
-      blobs = random.randint(0, 256, (seen, slots, 2, 2, 3))
-      images = np.kron(blobs, np.ones((1, 1, size // 2, size // 2, 1)))
-      np.savez(
-        directory / f"phase_{phase:02d}.npz",
-        **{
-          "confusion/final/head": counts,
-          "confusion/final/nme": counts[::-1, ::-1],
-          "confusion/trained/head": counts,
-          "memory/images": images.astype(np.uint8),
-          "memory/counts": np.full(seen, slots),
-        },
-      )
+      if seen == n_classes:  # Reports only look at the end of the run.
+        arrays(path, seed, groups, slots, size)
       for stage in ("train", "finetune") if finetune else ("train",):
         for epoch in range(epochs):
           lines.append(

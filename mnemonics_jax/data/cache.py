@@ -49,10 +49,7 @@ def cached(
   """
   root = Path(cache_dir) if cache_dir else default_directory()
   entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
-  stats = [(str(file), file.stat()) for file in files]
-  fingerprint = _digest(
-    [_FORMAT, [(name, s.st_size, s.st_mtime_ns) for name, s in stats]]
-  )
+  fingerprint = _digest([_FORMAT, [_state(file) for file in files]])
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
   # same remedy.
   with contextlib.suppress(Exception):
@@ -67,6 +64,14 @@ def cached(
     )
     return dataclasses.replace(dataset, notes=(*dataset.notes, note))
   return dataset
+
+
+def _state(file: Path) -> tuple[str, int, int]:
+  try:
+    stat = file.stat()
+  except OSError:  # A link to nothing: becoming a file is a change.
+    return str(file), -1, -1
+  return str(file), stat.st_size, stat.st_mtime_ns
 
 
 def _digest(value: list) -> str:

@@ -52,8 +52,15 @@ def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
 
 def training_curves(run: Run) -> Iterator[Drawing]:
   """Loss and accuracy over the epochs of all phases and stages."""
-  epochs = [m for m in run.metrics if m.get("kind") == "epoch"]
-  epochs = [m for m in epochs if "loss" in m or "accuracy" in m]
+  place = ("seed", "phase", "stage", "epoch")
+  # Keyed by place: of an epoch that was repeated, the last record counts.
+  epochs = list(
+    {
+      tuple(m[key] for key in place): m
+      for m in run.metrics
+      if all(key in m for key in place) and ("loss" in m or "accuracy" in m)
+    }.values()
+  )
   if not epochs:
     return
   start, ends = _time_line(epochs)
@@ -96,10 +103,10 @@ def training_curves(run: Run) -> Iterator[Drawing]:
     loc="outside upper right",
     ncols=len(unique) or 1,
   )
-  header = ["seed", "phase", "stage", "epoch", "position", "loss", "accuracy"]
+  header = [*place, "position", "loss", "accuracy"]
   rows = [
     [
-      *(r[key] for key in header[:4]),
+      *(r[key] for key in place),
       start[r["phase"], r["stage"]] + r["epoch"] + 1,
       number(r.get("loss")),
       number(r.get("accuracy")),

@@ -99,9 +99,9 @@ def memory_grid(run: Run) -> Iterator[Drawing]:
   canvas = np.zeros(
     (rows * (height + label) + space, columns * (width + space), 4), np.uint8
   )
-  # 100 canvas pixels per inch at 200 dots per inch: each becomes 2 by 2.
+  # At 200 dots per inch a pixel becomes 2 by 2: for sheets that stay small.
   size = canvas.shape[1] / 100, canvas.shape[0] / 100
-  figure = Figure(figsize=size, dpi=200)
+  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
   axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
   axes.set_axis_off()
   for index, (entry, sheet) in enumerate(zip(classes, sheets, strict=True)):

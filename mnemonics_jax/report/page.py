@@ -22,7 +22,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _COMPARISON_NOTE = (
   "Accuracy in percent, mean ± 95 % confidence interval where there are several "
   "seeds. Difference: average accuracy minus that of the first run, paired seed "
-  "by seed. Bold: the read-out a run reports."
+  "by seed. Bold: the run reports this read-out."
 )
 
 
@@ -34,8 +34,8 @@ def build(
 
   Args:
     workdirs: one work directory, or several to compare.
-    output: the page to write; by default report.html in the work directory,
-      or comparison.html in the first one of several.
+    output: the page to write, or a directory for it; by default report.html
+      in the work directory, or comparison.html in the first one of several.
 
   Returns:
     The path of the page.
@@ -44,7 +44,7 @@ def build(
     WorkdirError: when a directory holds no finished run.
   """
   if not workdirs:
-    raise WorkdirError("Name at least one work directory.")
+    raise WorkdirError("Name the work directory of at least one finished run.")
   runs = [load_run(path) for path in workdirs]
   for run in runs:
     figures.write_figures(run)
@@ -54,7 +54,9 @@ def build(
   else:
     title, body = f"{len(runs)} runs of {common_title(runs)}", _comparison(runs)
     default = runs[0].path / "comparison.html"
-  path = Path(output) if output is not None else default
+  path = default if output is None else Path(output)
+  if path.is_dir():
+    path = path / default.name
   path.parent.mkdir(parents=True, exist_ok=True)
   # The old page stays whole until the new one is.
   draft = path.with_name(path.name + ".tmp")
@@ -102,19 +104,23 @@ def _single(run: Run) -> str:
 
 def _comparison(runs: Sequence[Run]) -> str:
   names = labels(runs)
-  table = tables.comparison_table(names, [run.results for run in runs])
-  drawn = figures.write_comparison(runs, runs[0].path / "figures")
+  results = [run.results for run in runs]
+  compared = []
+  for readout in tables.READOUTS:
+    table = tables.comparison_table(names, results, readout)
+    if table.rows:
+      compared.append(f"<h4>Read-out {readout}</h4>{markup.table(table)}")
   pictures = "".join(
-    markup.picture(path, f"Numbers: figures/{path.stem}.csv") for path in drawn
+    markup.picture(path, f"Numbers: figures/{path.stem}.csv")
+    for path in figures.write_comparison(runs, runs[0].path / "figures")
   )
   parts = [
     f'<header><p class="kind">Comparison of {len(runs)} runs</p>'
-    f"<h1>{markup.text(common_title(runs) or 'Runs')}</h1>",
+    f"<h1>{markup.text(common_title(runs) or 'Runs')}</h1>"
     f'<p class="lead">{markup.text(summary.compare(names, runs))}</p></header>',
-    f"<section><h2>Side by side</h2>"
-    f'<div class="compare">{markup.table(table)}</div>',
-    f'<p class="note">{_COMPARISON_NOTE}</p>',
-    f'<div class="row">{pictures}</div></section>',
+    f'<section class="compare"><h2>Side by side</h2>'
+    f'<div class="row">{pictures}</div>{"".join(compared)}'
+    f'<p class="note">{_COMPARISON_NOTE}</p></section>',
     "<h2>The runs one by one</h2>",
   ]
   for name, run in zip(names, runs, strict=True):

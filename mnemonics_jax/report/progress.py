@@ -154,14 +154,15 @@ class Progress:
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:
-  """`loss 0.412 · accuracy 87.5 %`; learning rates in short form."""
+  """`loss 0.412 · accuracy 87.5 %`; the rest only where these are missing."""
 
-  def one(name: str, value: float) -> str:
+  def one(name: str) -> str:
     if "accuracy" in name:
-      return f"{name} {100 * value:.1f} %"
-    return f"{name} {value:.3g}" if name == "lr" else f"{name} {value:.3f}"
+      return f"{name} {100 * metrics[name]:.1f} %"
+    return f"{name} {metrics[name]:.3f}"
 
-  return " · ".join(one(name, value) for name, value in metrics.items())
+  main = [name for name in ("loss", "accuracy") if name in metrics]
+  return " · ".join(one(name) for name in main or metrics)
 
 
 def format_duration(seconds: float) -> str:

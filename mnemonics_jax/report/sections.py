@@ -46,10 +46,10 @@ def accuracy(run: Run) -> Section:
   if several:
     caption += " The ribbon is the 95 % confidence interval over the seeds."
   note = (
-    "Accuracy in percent. Average: mean over all phases. Forgetting: points"
+    "Accuracy in percent. Average: mean over all phases. Forgetting: points "
+    "lost on the first classes between the first phase and the last. Bold: the "
+    "reported read-out."
   )
-  note += " lost on the first classes between the first phase and the last."
-  note += " Bold: the reported read-out."
   figure = markup.picture(
     run.path / "figures" / "phase_curve.png", _csv("phase_curve")
   )

@@ -116,8 +116,8 @@ def key_numbers(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ),
     (
       "Memory",
-      f"{last['memory']['images']:,} images",
-      _bytes(last["memory"]["bytes"]),
+      f"{last['memory']['images']:,}",
+      f"images, {_bytes(last['memory']['bytes'])}",
     ),
   ]
   if any(seconds):
@@ -156,8 +156,10 @@ def compare(names: Sequence[str], runs: Sequence[Run]) -> str:
   if found is None or found[1] is None:
     return text + " Without shared seeds, several of them, this may be chance."
   if found[0] > found[1]:
-    return text + " Paired seed by seed, the difference is beyond chance."
-  return text + " Paired seed by seed, the difference may be chance."
+    return (
+      text + " Seed by seed, the difference's 95 % interval lies above zero."
+    )
+  return text + " Seed by seed, the difference's 95 % interval includes zero."
 
 
 def _memory(policy: str) -> str:

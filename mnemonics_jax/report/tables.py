@@ -149,40 +149,37 @@ def paired_difference(
 
 
 def comparison_table(
-  labels: Sequence[str], runs: Sequence[Mapping[str, Any]]
+  labels: Sequence[str], runs: Sequence[Mapping[str, Any]], readout: str
 ) -> Table:
   """Several runs under each other, with the numbers papers print."""
-  names = [name for name in READOUTS if any(name in r["summary"] for r in runs)]
-
-  def cell(results: Mapping[str, Any], quantity: str, name: str) -> str:
-    summary = results["summary"].get(name)
+  rows = []
+  for label, results in zip(labels, runs, strict=True):
+    summary = results["summary"].get(readout)
     if summary is None:
-      return "–"
-    if quantity == "difference":
-      found = paired_difference(results, runs[0], name)
-      if found is None or results is runs[0]:
-        return "–"
-      half = "" if found[1] is None else f" ± {percent(found[1])}"
-      return points(found[0]) + half
-    last = summary["per_phase"][-1]
-    text = interval(last if quantity == "last phase" else summary[quantity])
-    return text + (REPORTED if name == results["readout"] else "")
+      continue
+    found = None
+    if results is not runs[0]:
+      found = paired_difference(results, runs[0], readout)
+    mark = REPORTED if readout == results["readout"] else ""
+    rows.append(
+      [
+        label,
+        str(len(results["seeds"])),
+        results["schedule"],
+        interval(summary["average"]) + mark,
+        _signed_interval(found),
+        interval(summary["per_phase"][-1]),
+        interval(summary["forgetting"]),
+      ]
+    )
+  header = ["run", "seeds", "schedule", "average", "difference"]
+  return Table([*header, "last phase", "forgetting"], rows)
 
-  titles = ("average", "difference", "last phase", "forgetting")
-  rows = [
-    [
-      label,
-      str(len(results["seeds"])),
-      str(results["schedule"]),
-      *(cell(results, title, name) for title in titles for name in names),
-    ]
-    for label, results in zip(labels, runs, strict=True)
-  ]
-  return Table(
-    ["run", "seeds", "schedule", *names * len(titles)],
-    rows,
-    groups=[("", 3), *((title, len(names)) for title in titles)],
-  )
+
+def _signed_interval(estimate: tuple[float, float | None] | None) -> str:
+  if estimate is None or estimate[1] is None:
+    return points(estimate and estimate[0])
+  return f"{points(estimate[0])} ± {percent(estimate[1])}"
 
 
 def console_table(results: Mapping[str, Any]) -> str:

@@ -86,7 +86,8 @@ class Run:
     if not path.exists():
       return {}
     try:
-      with np.load(path, allow_pickle=False) as file:
+      # Opened here, because np.load leaves a file open that is no archive.
+      with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
       raise WorkdirError(f"{path} is damaged: {error}.") from None
@@ -111,13 +112,7 @@ def load_run(workdir: str | os.PathLike[str]) -> Run:
       f"{path} has no results.json: it is not the work directory of a run."
     )
   results = _read_json(path / "results.json")
-  problem = _mismatch(results, _RESULTS, "")
-  for name, summary in (
-    results.get("summary", {}).items() if not problem else ()
-  ):
-    problem = problem or _mismatch(summary, _SUMMARY, f"summary.{name}")
-  if not problem and results["readout"] not in results["summary"]:
-    problem = "summary lacks the reported read-out"
+  problem = _mismatch(results, _RESULTS, "") or _contradiction(results)
   if problem:
     raise WorkdirError(
       f"{path / 'results.json'} is not a results file: {problem}."
@@ -180,6 +175,9 @@ def _contradiction(results: dict[str, Any]) -> str:
       parts += [phase["accuracy"] for phase in run["phases"]]
       if not all(isinstance(part.get(name), _NUMBER) for part in parts):
         return f"seed {run['seed']} lacks numbers for {name}"
+      groups = [phase["by_group"].get(name, ()) for phase in run["phases"]]
+      if list(map(len, groups)) != list(range(1, phases + 1)):
+        return f"seed {run['seed']} lacks class groups for {name}"
   return ""
 
 

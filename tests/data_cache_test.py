@@ -1,0 +1,173 @@
+"""The cache returns what was stored, or builds again; it never fails a run."""
+
+import os
+
+import numpy as np
+import pytest
+
+from mnemonics_jax.data.cache import cached
+from mnemonics_jax.data.dataset import Dataset
+
+
+def make(fill: int = 200) -> Dataset:
+  images = np.arange(4 * 8 * 8 * 3).reshape(4, 8, 8, 3).astype(np.uint8)
+  images[0] = fill
+  labels = np.array([0, 1, 0, 1], np.int32)
+  return Dataset(
+    name="test",
+    train_images=images,
+    train_labels=labels,
+    test_images=images[::-1],  # Not contiguous.
+    test_labels=labels[::-1],
+    class_names=("a", "<b>"),
+    mean=(0.5,) * 3,
+    std=(0.25,) * 3,
+    notes=("a note",),
+  )
+
+
+class Builder:
+  """Counts how often it had to build."""
+
+  def __init__(self):
+    self.count = 0
+
+  def __call__(self) -> Dataset:
+    self.count += 1
+    return make()
+
+
+@pytest.fixture
+def source(tmp_path):
+  path = tmp_path / "source.bin"
+  path.write_bytes(b"data")
+  return path
+
+
+def assert_equal(left: Dataset, right: Dataset) -> None:
+  for name in ("train_images", "train_labels", "test_images", "test_labels"):
+    a, b = getattr(left, name), getattr(right, name)
+    np.testing.assert_array_equal(a, b)
+    assert a.dtype == b.dtype
+  for name in ("name", "class_names", "mean", "std", "notes"):
+    assert getattr(left, name) == getattr(right, name)
+
+
+def test_second_time_is_read_and_equal(tmp_path, source):
+  build = Builder()
+  options = {
+    "identity": ("test", "x"),
+    "files": [source],
+    "cache_dir": tmp_path / "c",
+  }
+  assert_equal(cached(build, **options), make())
+  assert_equal(cached(build, **options), make())
+  assert build.count == 1
+  cached(build, **options | {"identity": ("test", "y")})
+  assert build.count == 2
+
+
+@pytest.mark.parametrize("change", ["size", "time"])
+def test_changed_source_replaces_its_entry(tmp_path, source, change):
+  build = Builder()
+  cache_dir = tmp_path / "c"
+  options = {
+    "identity": ("test", "x"),
+    "files": [source],
+    "cache_dir": cache_dir,
+  }
+  cached(build, **options)
+  if change == "size":
+    times = source.stat().st_atime_ns, source.stat().st_mtime_ns
+    source.write_bytes(b"more data")
+    os.utime(source, ns=times)
+  else:
+    os.utime(source, ns=(1, 1))
+  cached(build, **options)
+  assert build.count == 2
+  assert len(list(cache_dir.iterdir())) == 1
+
+
+def flip_last_byte(path):
+  content = bytearray(path.read_bytes())
+  content[-1] ^= 1
+  path.write_bytes(content)
+
+
+DAMAGE = {
+  "flipped pixel": lambda entry: flip_last_byte(entry / "train_images.npy"),
+  "flipped label": lambda entry: flip_last_byte(entry / "test_labels.npy"),
+  "truncated": lambda entry: os.truncate(entry / "train_images.npy", 300),
+  "emptied": lambda entry: os.truncate(entry / "test_images.npy", 0),
+  "deleted": lambda entry: (entry / "train_labels.npy").unlink(),
+  "no meta": lambda entry: (entry / "meta.json").unlink(),
+  "half meta": lambda entry: os.truncate(entry / "meta.json", 40),
+  "other meta": lambda entry: (entry / "meta.json").write_text("[]"),
+  "other dtype": lambda entry: np.save(
+    entry / "train_labels.npy", np.zeros(4, np.int64)
+  ),
+  "pickle": lambda entry: np.save(
+    entry / "train_labels.npy", np.array([{}], object)
+  ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_noticed_and_repaired(tmp_path, source, damage):
+  build = Builder()
+  options = {
+    "identity": ("test", "x"),
+    "files": [source],
+    "cache_dir": tmp_path / "c",
+  }
+  cached(build, **options)
+  (entry,) = (tmp_path / "c").iterdir()
+  DAMAGE[damage](entry)
+  assert_equal(cached(build, **options), make())
+  assert build.count == 2
+  cached(build, **options)
+  assert build.count == 2
+
+
+def test_unusable_cache_directory_is_not_fatal(tmp_path, source):
+  occupied = tmp_path / "file"
+  occupied.touch()
+  dataset = cached(
+    make, identity=("test",), files=[source], cache_dir=occupied / "below"
+  )
+  np.testing.assert_array_equal(dataset.train_images, make().train_images)
+  assert dataset.notes[0] == "a note"
+  assert str(occupied) in dataset.notes[1]
+
+
+def test_failed_write_leaves_nothing(tmp_path, source, monkeypatch):
+  def full(*_):
+    raise OSError(28, "No space left on device")
+
+  monkeypatch.setattr(np, "save", full)
+  dataset = cached(
+    make, identity=("test",), files=[source], cache_dir=tmp_path / "c"
+  )
+  assert "No space left" in dataset.notes[1]
+  assert list((tmp_path / "c").iterdir()) == []
+
+
+def test_only_old_abandoned_directories_are_removed(tmp_path, source):
+  cache_dir = tmp_path / "c"
+  for name in ("old.tmp", "new.tmp", "old"):
+    (cache_dir / name).mkdir(parents=True)
+    if "old" in name:
+      os.utime(cache_dir / name, (0, 0))
+  cached(make, identity=("test",), files=[source], cache_dir=cache_dir)
+  names = {path.name for path in cache_dir.iterdir()}
+  assert "old.tmp" not in names and {"new.tmp", "old"} <= names
+
+
+def test_default_directory(tmp_path, source, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+  cached(make, identity=("test",), files=[source])
+  assert len(list((tmp_path / "xdg/mnemonics_jax").iterdir())) == 1
+  monkeypatch.delenv("XDG_CACHE_HOME")
+  monkeypatch.setenv("HOME", str(tmp_path / "home"))
+  cached(make, identity=("test",), files=[source])
+  assert len(list((tmp_path / "home/.cache/mnemonics_jax").iterdir())) == 1

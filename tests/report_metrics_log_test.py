@@ -1,0 +1,119 @@
+"""metrics.jsonl: whole lines only, whatever happened before."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mnemonics_jax import report
+
+
+def test_records_come_back_in_order(tmp_path):
+  records = [
+    {"kind": "epoch", "seed": 0, "phase": 1, "epoch": 0, "loss": 0.5},
+    {"kind": "phase", "seed": 0, "phase": 1, "accuracy": {"head": 0.75}},
+  ]
+  with report.MetricsLog(tmp_path, tensorboard=False) as log:
+    log.write(records[0])
+    # On disk before the log is closed.
+    assert report.read_metrics(tmp_path) == records[:1]
+    log.write(records[1])
+  with report.MetricsLog(tmp_path, tensorboard=False) as log:
+    log.write(records[0])
+  assert report.read_metrics(tmp_path) == [*records, records[0]]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 18])
+def test_half_line_is_dropped(tmp_path, cut):
+  path = tmp_path / "metrics.jsonl"
+  whole, half = b'{"a": 1, "b": "x"}\n', b'{"a": 2, "b": "y"}\n'
+  path.write_bytes(whole + half[:cut])
+  assert report.read_metrics(tmp_path) == [{"a": 1, "b": "x"}]
+  with report.MetricsLog(tmp_path, tensorboard=False) as log:
+    log.write({"a": 3})
+  assert path.read_bytes() == whole + b'{"a": 3}\n'
+
+
+def test_only_half_a_line(tmp_path):
+  (tmp_path / "metrics.jsonl").write_bytes(b'{"a"')
+  with report.MetricsLog(tmp_path, tensorboard=False):
+    pass
+  assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+
+
+def test_numbers_of_arrays_and_numbers_that_json_lacks(tmp_path):
+  with report.MetricsLog(tmp_path, tensorboard=False) as log:
+    log.write(
+      {
+        "loss": np.float32(0.25),
+        "count": np.int64(3),
+        "list": np.arange(2),
+        "bad": float("nan"),
+        "worse": [np.float64("inf")],
+        "name": "ü\n<b>",
+      }
+    )
+  text = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8")
+  assert text.count("\n") == 1
+  strict = json.loads(text, parse_constant=pytest.fail)
+  assert strict == {
+    "loss": 0.25,
+    "count": 3,
+    "list": [0, 1],
+    "bad": None,
+    "worse": [None],
+    "name": "ü\n<b>",
+  }
+
+
+def test_broken_line_is_named(tmp_path):
+  (tmp_path / "metrics.jsonl").write_text('{"a": 1}\n{"a": \n{"a": 3}\n')
+  with pytest.raises(ValueError, match="line 2"):
+    report.read_metrics(tmp_path)
+
+
+def test_no_file_means_no_records(tmp_path):
+  assert report.read_metrics(tmp_path) == []
+
+
+def test_closed_log_refuses(tmp_path):
+  log = report.MetricsLog(tmp_path, tensorboard=False)
+  with pytest.raises(ValueError, match="closed"):
+    log.write({})
+
+
+def test_tensorboard_gets_the_scalars(tmp_path):
+  from tensorboardX.proto import event_pb2
+
+  with report.MetricsLog(tmp_path) as log:
+    log.write(
+      {
+        "kind": "epoch",
+        "seed": 0,
+        "phase": 1,
+        "stage": "train",
+        "epoch": 3,
+        "loss": 0.5,
+        "note": "text",
+      }
+    )
+    log.write(
+      {
+        "kind": "phase",
+        "seed": 0,
+        "phase": 2,
+        "accuracy": {"head": 0.75},
+      }
+    )
+  (file,) = (tmp_path / "tensorboard").iterdir()
+  data, found, at = file.read_bytes(), set(), 0
+  while at < len(data):  # Record: length, checksum, event, checksum.
+    length = int.from_bytes(data[at : at + 8], "little")
+    event = event_pb2.Event.FromString(data[at + 12 : at + 12 + length])
+    for value in event.summary.value:
+      found.add((value.tag, event.step, value.simple_value))
+    at += 16 + length
+  assert found == {
+    ("seed_0/phase_1/train/loss", 3, 0.5),
+    ("seed_0/accuracy/head", 2, 0.75),
+  }
