@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from absl import flags
+
 from experiments import common
 
 EXPERIMENTS = ("digits", "cifar", "folder", "report")
@@ -20,6 +22,9 @@ def main() -> None:
   module = importlib.import_module(f"experiments.{name}")
   sys.argv = [f"mnemonics-jax {name}", *sys.argv[2:]]
   sys.modules["__main__"].__doc__ = module.__doc__
+  for flag in flags.FLAGS.get_key_flags_for_module(module):
+    # Makes `--help` show the experiment's flags.
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
   common.run_main(module.main, arguments=name == "report")
 
 

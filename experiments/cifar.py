@@ -14,6 +14,7 @@ from experiments.settings import PAPER
 from mnemonics_jax import data
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(common)
 
 flags.DEFINE_string(
   "data_dir",

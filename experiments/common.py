@@ -5,6 +5,7 @@ A flag that is not given takes the value of the preset.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import logging
 from pathlib import Path
 import sys
 from typing import Any
@@ -207,6 +208,8 @@ def run_main(
     except (UserError, ProtocolError, DataError, WorkdirError) as error:
       _refuse(str(error))
 
+  # JAX tells which accelerators it did not find; nobody asked.
+  logging.getLogger("jax").setLevel(logging.WARNING)
   app.run(guarded, flags_parser=parse)
 
 

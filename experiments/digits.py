@@ -7,8 +7,12 @@
 digits are learned first, then the others one by one.
 """
 
+from absl import flags
+
 from experiments import common
 from mnemonics_jax import data
+
+flags.adopt_module_key_flags(common)
 
 _COMMON = dict(
   net="resnet8",

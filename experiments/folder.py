@@ -12,6 +12,7 @@ from experiments import common
 from experiments.settings import UserError
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(common)
 
 flags.DEFINE_string("data", None, "Directory with one folder per class.")
 flags.DEFINE_integer(

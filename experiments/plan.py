@@ -35,13 +35,12 @@ def describe(
     if config.method.joint
     else ""
   )
-  seeds = len(settings.seeds)
+  seeds = ", ".join(map(str, settings.seeds))
+  times = f"once per seed ({seeds})" if len(settings.seeds) > 1 else "once"
   return (
     f"Learning the {sum(split)} classes of {settings.dataset} with"
     f" {settings.method} and {settings.exemplars} exemplars in"
-    f" {len(split)} phases of {_runs(split)} classes, {seeds}"
-    f" time{'s' if seeds > 1 else ''} (seed"
-    f"{'s' if seeds > 1 else ''} {', '.join(map(str, settings.seeds))}), with"
+    f" {len(split)} phases of {_runs(split)} classes, {times}, with"
     f" {settings.net} on {schedule}.{joint} The memory ({config.policy}) ends"
     f" with {allowance} exemplars per class: {images:,} images, {_bytes(size)}."
     f" The reported read-out is {_READOUT[config.method.readout]}. Results go"
@@ -109,6 +108,8 @@ class Estimate:
     self._done = False
 
   def __call__(self, report: StepReport) -> None:
+    # A base phase too short to measure is over before one could read on.
+    self._done = self._done or report.phase > 0 or report.stage != "train"
     if self._done:
       return
     now, steps = time.monotonic(), report.epoch * report.steps + report.step
@@ -120,5 +121,5 @@ class Estimate:
       self._done = True
       self._say(
         f"Estimated duration: about {format_duration(pace * self._work)}"
-        f" ({pace:.3g} s per training step, measured)."
+        f" after compilation ({pace:.3g} s per training step, measured)."
       )

@@ -209,39 +209,37 @@ def optimize_exemplars(
   size = min(config.batch_size or 1, len(valid.labels))
   steps = config.steps_per_epoch or -(-len(valid.labels) // size)
   if state is None:
-    state = _start(key, exemplars, outer_tx or _outer_tx(config, steps))
+    tx = outer_tx or _outer_tx(config, steps)
+    images = jnp.asarray(exemplars.images)
+    state = BilevelState(images, images, tx.init(images), jnp.int32(0), key)
   elif state.images.shape != exemplars.images.shape:
     raise ValueError(
       f"state holds images {state.images.shape}, exemplars "
       f"{exemplars.images.shape}: they do not belong to the same run."
     )
   reference = _embed(variables, state.initial, **model)
+  meta_epoch = functools.partial(
+    _epoch,
+    outer_tx=outer_tx,
+    steps=steps,
+    size=None if stream is not None else size,
+    **model,
+  )
 
-  rows = []
+  now, rows = state, []
   for epoch in range(int(state.step) // steps, config.epochs):
     if stream is not None:
       valid = stack(itertools.islice(stream, steps), steps)
-    state, row = _epoch(
-      state,
-      real,
-      variables,
-      starts,
-      valid,
-      reference,
-      active,
-      inner_data,
-      outer_tx=outer_tx,
-      steps=steps,
-      size=None if stream is not None else size,
-      **model,
+    now, row = meta_epoch(
+      now, real, variables, starts, valid, reference, active, inner_data
     )
     rows.append({name: float(value) for name, value in row.items()})
     if callback is not None:
-      callback(epoch, state, rows[-1])
+      callback(epoch, now, rows[-1])
   history = History(
     **{name: np.array([row[name] for row in rows]) for name in History._fields}
   )
-  return BilevelResult(exemplars._replace(images=state.images), history, state)
+  return BilevelResult(exemplars._replace(images=now.images), history, now)
 
 
 def adjust_exemplars(
@@ -273,18 +271,19 @@ def adjust_exemplars(
   rows, real = deal(exemplars, parts)
   images, labels = map(jnp.asarray, exemplars[:2])
   states = list(state or [None] * parts)
-  put = lambda images, part, values: images.at[rows[part][real[part]]].set(
-    values[real[part]]
-  )
-  for part, started in enumerate(states):
-    if started is not None:
-      images = put(images, part, started.images)
+
+  def put(part, values):
+    own = real[part]
+    return images.at[rows[part][own]].set(values[own])
 
   def subset(parts):
     chosen = rows[parts].reshape(-1)
     mask = jnp.asarray(real[parts].reshape(-1))
     return Exemplars(images[chosen], labels[chosen], mask)
 
+  for part, started in enumerate(states):
+    if started is not None:
+      images = put(part, started.images)
   histories = []
   for part in range(parts):
 
@@ -305,7 +304,7 @@ def adjust_exemplars(
       **kwargs,
     )
     states[part] = result.state
-    images = put(images, part, result.exemplars.images)
+    images = put(part, result.exemplars.images)
     histories.append(result.history)
   history = History(*map(np.concatenate, zip(*histories, strict=True)))
   return BilevelResult(exemplars._replace(images=images), history, (*states,))
@@ -370,11 +369,6 @@ def _epoch(
     cosine=cosine,
     euclidean=euclidean,
   )
-
-
-def _start(key, exemplars, tx) -> BilevelState:
-  images = jnp.asarray(exemplars.images)
-  return BilevelState(images, images, tx.init(images), jnp.int32(0), key)
 
 
 def _outer_tx(config, steps) -> optax.GradientTransformation:

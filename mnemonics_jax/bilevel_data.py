@@ -196,8 +196,11 @@ def check_starts(starts: Any, variables: Any, data: Any) -> None:
       "Cached Features belong to one backbone, but starts brings several: "
       "pass images as data."
     )
-  one = jax.eval_shape(lambda s: jax.tree.map(lambda x: x[0], s), starts)
-  if jax.eval_shape(lambda v: v, variables) != one:
+  several, one = jax.tree.flatten(starts), jax.tree.flatten(variables)
+  pairs = zip(several[0], one[0], strict=False)
+  if several[1] != one[1] or any(
+    a.ndim != b.ndim + 1 or a.shape[1:] != b.shape for a, b in pairs
+  ):
     raise ValueError(
       "starts must be `variables` with one more axis in front of every array: "
       "jax.tree.map(lambda *x: jnp.stack(x), variables_a, variables_b)."

@@ -120,21 +120,36 @@ def _conv(x, w, geometry):
 
 
 def _conv_dx(g, w, geometry):
-  x = _zeros((len(g), *geometry.size, w.shape[2]), g)
+  shape = (len(g), *geometry.size, w.shape[2])
+  # Made from g, because the type of an array says how it is spread on a mesh.
+  x = jax.eval_shape(lambda: jnp.broadcast_to(g[:, :1, :1, :1], shape))
   return jax.linear_transpose(lambda x: _conv(x, w, geometry), x)(g)[0]
 
 
 def _conv_dw(x, g, geometry):
-  w = _zeros((geometry.kernel, geometry.kernel, x.shape[3], g.shape[3]), x)
+  shape = (geometry.kernel, geometry.kernel, x.shape[3], g.shape[3])
+  w = jax.eval_shape(lambda: _vary_alike(jnp.zeros(shape, x.dtype), x)[0])
   return jax.linear_transpose(lambda w: _conv(x, w, geometry), w)(g)[0]
 
 
-def _zeros(shape, like):
-  """Zeros that a trace takes for the same on all devices only if `like` is."""
-  return _vary_alike(jnp.zeros(shape, like.dtype), like)[0]
+# The gradients on a CPU.
 
 
-# The kernel's gradient on a CPU.
+def _conv_dx_cpu(g, w, geometry):
+  """A convolution of the output's gradient with the turned kernel."""
+  (h, v), k, s, p = geometry
+  if s > 1:
+    # Zeros between the entries make stride 1 of every other stride.
+    hole = s - 1
+    g = lax.pad(g, jnp.zeros((), g.dtype), ((0, 0, 0), (0, 0, hole), (0, 0, hole), (0, 0, 0)))
+  low = k - 1 - p
+  pads = [(low, n + k - 1 - m - low) for n, m in zip((h, v), g.shape[1:3])]
+  # In a loop XLA would fold the transpose into the convolution, and has no
+  # fast kernel for what it then gets: the barrier keeps the two apart.
+  turned = lax.optimization_barrier(w[::-1, ::-1].swapaxes(2, 3))
+  layout = ("NHWC", "HWIO", "NHWC")
+  return lax.conv_general_dilated(g, turned, (1, 1), pads, dimension_numbers=layout)
+
 
 _CHUNK_BYTES = 1 << 19  # shifted copies of one chunk: a part of the L2 cache
 
@@ -255,6 +270,7 @@ def _lower(form):
 _conv_p = _primitive("conv2d", _conv, ((0, 0), (3, 3)))
 _conv_dx_p = _primitive("conv2d_dx", _conv_dx, ((0, 0), (2, 3)))
 _conv_dw_p = _primitive("conv2d_dw", _conv_dw, ((3, 2), (3, 3)))
+mlir.register_lowering(_conv_dx_p, _lower(_conv_dx_cpu), platform="cpu")
 mlir.register_lowering(_conv_dw_p, _lower(_conv_dw_cpu), platform="cpu")
 
 # Each pair: the cotangent of the first operand, then that of the second.

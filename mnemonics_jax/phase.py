@@ -107,7 +107,9 @@ def run_phase(
   test = (data.test_images, data.test_labels)
 
   # 1. Model level: train Θ on the old exemplars and the new data.
-  old = memory_lib.flat(state.memory)
+  # The joint upper bound has the old images themselves in `data`.
+  nothing = memory_lib.empty(model.classes, config.slots, test[0].shape[1:])
+  old = memory_lib.flat(nothing if method.joint else state.memory)
   trained_on, held_out = _hold_out(keys, old, data, n_old, method.holdout)
   incremental = n_old > 0 and not method.joint
   variables, teacher, scope = state.variables, None, "all"

@@ -1,6 +1,7 @@
 """The meta loop: learning, adjusting, continuing, and the limits of a change."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -124,6 +125,12 @@ def stored(exemplars):
   )
 
 
+def meta_loss(variables, batch, **static):
+  run = functools.partial(bilevel.hypergradient, **static)
+  run = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
+  return lambda exemplars: run(exemplars, variables, batch)[0]
+
+
 def test_learned_exemplars_beat_herding_on_digits():
   config = change(ON_FEATURES, max_change=None, outer_lr=0.02)
   gains = []
@@ -132,11 +139,8 @@ def test_learned_exemplars_beat_herding_on_digits():
     result = bilevel.optimize_exemplars(
       jax.random.key(seed), exemplars, variables, data, config=config
     )
-    before, after = (
-      bilevel.hypergradient(e, variables, queries, config=config)[0]
-      for e in (exemplars, result.exemplars)
-    )
-    assert after < before
+    loss = meta_loss(variables, queries, config=config)
+    assert loss(result.exemplars) < loss(exemplars)
     learned = head_accuracy(variables, stored(result.exemplars), *queries)
     gains.append(learned - head_accuracy(variables, exemplars, *queries))
   # Student's t for 95 % and 4 degrees of freedom.
@@ -151,20 +155,19 @@ def test_default_settings_move_pixels_and_improve_the_objective(config):
   result = bilevel.optimize_exemplars(
     jax.random.key(0), exemplars, variables, data, **kwargs
   )
-  before, after = (
-    bilevel.hypergradient(e, variables, queries, **kwargs)[0]
-    for e in (exemplars, result.exemplars)
-  )
-  assert after < before
+  loss = meta_loss(variables, queries, **kwargs)
+  assert loss(result.exemplars) < loss(exemplars)
   assert result.history.displacement[-1] > 0.5
-  paper = BilevelConfig.paper(epochs=2, steps_per_epoch=1, inner_steps=5)
-  still = bilevel.optimize_exemplars(
-    jax.random.key(0), exemplars, variables, data, apply_fn=apply_fn,
-    config=paper,
-  )  # fmt: skip
-  # The paper's letter moves no pixel to another grey level.
-  assert 0 < still.history.displacement[-1] < 0.1
-  assert bool((stored(still.exemplars).images == exemplars.images).all())
+
+
+def test_the_letter_of_the_paper_moves_no_pixel_to_another_grey_level():
+  variables, exemplars, data, _ = digits(0)
+  config = BilevelConfig.paper(epochs=5, steps_per_epoch=1, inner_steps=5)
+  result = bilevel.optimize_exemplars(
+    KEY, exemplars, variables, data, apply_fn=apply_fn, config=config
+  )
+  assert 0 < result.history.displacement[-1] < 0.1
+  assert_equal(stored(result.exemplars), exemplars)
 
 
 def tiny(n=6, seed=0, classes=3):
@@ -211,7 +214,7 @@ def test_continuing_a_saved_state_is_bitwise_the_same():
   assert not np.array_equal(states[0].images, whole.exemplars.images)
 
 
-@pytest.mark.parametrize("reach", [0, 1, 2, None])
+@pytest.mark.parametrize("reach", [0, 2, None])
 def test_trust_region_and_pixel_box_hold_after_every_step(reach):
   exemplars, variables, data = tiny()
   corners = exemplars.images.at[0].set(0.0).at[1].set(1.0)
@@ -240,7 +243,7 @@ def test_trust_region_and_pixel_box_hold_after_every_step(reach):
   )
   if reach == 0:
     assert_equal(result.exemplars.images, corners)
-  if reach in (1, 2):
+  if reach == 2:
     # Adam's first step is 13 grey levels: every pixel with a gradient is cut.
     assert seen[0]["clipped"] > 0.9
 
@@ -294,7 +297,8 @@ def test_adjusting_moves_one_half_at_a_time():
   first = snapshots[2][1]
   assert first[1] is None, "B has not been touched while A moved"
   last = result.state
-  assert_equal(first[0], last[0])  # A stands still while B moves
+  # A stands still while B moves.
+  assert_equal(first[0]._replace(key=None), last[0]._replace(key=None))
   images = result.exemplars.images
   assert_equal(images[half_a], last[0].images[:6])
   assert_equal(images[half_b], last[1].images[:6])
@@ -372,7 +376,6 @@ def test_forms_of_data_agree():
 
 def test_batches_cover_the_data_once_per_pass():
   exemplars, variables, data = tiny()
-  # Labels of 40 rows tell them apart in a model whose loss counts batches.
   seen = []
 
   def watch(variables, images):
@@ -421,10 +424,10 @@ def test_outer_optimizer_and_schedule():
     KEY, exemplars, variables, data, config=config,
     callback=lambda e, state, m: states.append(state.images),
   )  # fmt: skip
+  run = jax.jit(functools.partial(bilevel.hypergradient, config=config))
   for t in range(5):
-    _, grads = bilevel.hypergradient(
-      exemplars._replace(images=states[t]), variables, data, config=config
-    )
+    moved = exemplars._replace(images=states[t])
+    _, grads = run(moved, variables, data)
     expected = jnp.clip(states[t] - 0.5 * 0.5**t * grads, 0, 1)
     np.testing.assert_allclose(states[t + 1], expected, atol=2e-6)
   signs = []

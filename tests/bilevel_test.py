@@ -183,6 +183,31 @@ def test_inner_data_augmentation_and_active_classes(x64):
   np.testing.assert_allclose(np.sum(grads * direction), expected, rtol=1e-6)
 
 
+def test_only_active_classes_compete(x64):
+  exemplars, variables, batch = problem()
+  exemplars = exemplars._replace(labels=exemplars.labels % 2)
+  batch = batch[0], batch[1] % 2
+  active = jnp.array([True, True, False])
+  actual = jitted(variables, batch, ALL, active=active)(exemplars)
+  two = lambda v, x: apply_fn(v, x)[:, :2]
+  expected = quick_jit(
+    functools.partial(bilevel.hypergradient, apply_fn=two, config=ALL)
+  )(exemplars, variables, batch)
+  assert_trees_close(actual, expected)
+
+
+def test_augmentation_is_what_the_base_level_sees(x64):
+  exemplars, variables, batch = problem()
+  config = change(ALL, augment=lambda key, x: x[:, :, ::-1] * 0.5)
+  loss, grads = jitted(variables, batch, config, key=jax.random.key(0))(
+    exemplars
+  )
+  seen = exemplars._replace(images=exemplars.images[:, :, ::-1] * 0.5)
+  expected_loss, expected = jitted(variables, batch, ALL)(seen)
+  np.testing.assert_allclose(loss, expected_loss, rtol=1e-12)
+  np.testing.assert_allclose(grads, 0.5 * expected[:, :, ::-1], rtol=1e-9)
+
+
 def reference_unroll(variables, loss, lr, steps, momentum=0.0):
   """The base level as a Python loop."""
   params = variables["params"]

@@ -1,0 +1,54 @@
+"""Read-outs by hand."""
+
+import jax
+import numpy as np
+
+from mnemonics_jax import evaluate, methods, networks
+from mnemonics_jax.heads import LinearHead
+from mnemonics_jax.model import Model
+
+
+def test_head_reads_only_seen_classes():
+  logits = np.array([[1.0, 3.0, 9.0], [4.0, 2.0, 9.0]])
+  assert evaluate.head_predictions(logits, 2).tolist() == [1, 0]
+
+
+def test_nme_by_hand():
+  exemplars = np.array([[2.0, 0.0], [0.0, 5.0], [0.0, 1.0]])
+  labels = np.array([0, 1, 1])
+  features = np.array([[9.0, 1.0], [1.0, 1.1], [-1.0, 0.5]])
+  guesses = evaluate.nme_predictions(features, exemplars, labels, 2)
+  assert guesses.tolist() == [0, 1, 1]
+
+
+def test_nme_averages_directions_not_lengths():
+  """A long exemplar does not outweigh a short one of its class."""
+  exemplars = np.array([[100.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+  labels = np.array([0, 0, 1])
+  # Class 0 points along (1, 1), class 1 along (0.6, 0.8).
+  feature = np.array([[0.75, 0.7]])
+  assert evaluate.nme_predictions(feature, exemplars, labels, 2).tolist() == [0]
+
+
+def test_class_means():
+  means = evaluate.class_means(
+    np.array([[3.0, 4.0], [0.0, 2.0]]), np.array([1, 1]), 3
+  )
+  np.testing.assert_allclose(means, [[0, 0], [0.3, 0.9], [0, 0]], rtol=1e-6)
+
+
+def test_confusion():
+  counts = evaluate.confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
+  assert counts.tolist() == [[1, 1], [0, 1]]
+
+
+def test_extract_pads_the_last_block_without_a_trace(monkeypatch):
+  monkeypatch.setattr(evaluate, "_BLOCK", 4)
+  network = networks.resnet8(width=4, image_shape=(8, 8, 3))
+  model = Model(network, LinearHead(), 3)
+  variables = model.init(jax.random.key(0))
+  images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), np.uint8)
+  features, logits = evaluate.extract(model, methods.LwF(), variables, images)
+  outputs, _ = model.apply(variables, images.astype(np.float32) / 255)
+  np.testing.assert_allclose(features, outputs.features, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(logits, outputs.logits, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,213 @@
+"""The command line, run as a user runs it."""
+
+import json
+from pathlib import Path
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+QUICK = (
+  "--preset=smoke", "--epochs=1", "--base_epochs=1", "--images_per_class=20",
+)  # fmt: skip
+
+
+def _call(name, *flags, cwd):
+  return subprocess.run(
+    [sys.executable, "-m", f"experiments.{name}", *map(str, flags)],
+    cwd=cwd,
+    env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), "JAX_PLATFORMS": "cpu",
+         "PYTHONPATH": str(ROOT)},
+    capture_output=True,
+    text=True,
+    timeout=600,
+  )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+  """One quick run over two seeds."""
+  home = tmp_path_factory.mktemp("home")
+  done = _call("digits", *QUICK, "--seeds=0,1", "--workdir=out", cwd=home)
+  assert done.returncode == 0, done.stderr
+  return home / "out", done.stdout
+
+
+def test_a_run_says_what_it_does_and_ends_with_the_report(finished):
+  workdir, output = finished
+  first = output.splitlines()[0]
+  for part in ("10 classes of digits", "6 phases of 5 + 5×1", "lucir",
+               "herding", "per seed (0, 1)", "per_class:5", "50 images", "9.6 kB",
+               "`head`", "to out"):  # fmt: skip
+    assert part in first
+  assert "head" in output and "nme" in output
+  assert output.splitlines()[-1] == f"Report: {workdir.name}/report.html"
+  assert "Traceback" not in output
+
+
+def test_the_work_directory_is_complete(finished):
+  workdir, _ = finished
+  config = json.loads((workdir / "config.json").read_text())
+  assert config["settings"]["seeds"] == [0, 1]
+  assert config["environment"]["packages"]["jax"]
+  assert "experiments.digits" in config["command"]
+  results = json.loads((workdir / "results.json").read_text())
+  assert results["classes_per_phase"] == [5, 1, 1, 1, 1, 1]
+  assert [run["seed"] for run in results["runs"]] == [0, 1]
+  metrics = [
+    json.loads(line)
+    for line in (workdir / "metrics.jsonl").read_text().splitlines()
+  ]
+  epochs = [m for m in metrics if m["kind"] == "epoch"]
+  assert len(epochs) == 2 * 6 and len(metrics) == len(epochs) + 2 * 6
+  assert (workdir / "report.html").stat().st_size > 10_000
+  assert list((workdir / "tensorboard").rglob("*tfevents*"))
+  for png in (workdir / "figures").glob("*.png"):
+    assert png.with_suffix(".csv").exists()
+
+
+def test_results_follow_from_the_stored_confusion_counts(finished):
+  workdir, _ = finished
+  results = json.loads((workdir / "results.json").read_text())
+  for run in results["runs"]:
+    accuracies = []
+    for phase, record in enumerate(run["phases"]):
+      path = workdir / f"seed_{run['seed']}" / f"phase_{phase:02d}.npz"
+      counts = np.load(path)["confusion/final/head"]
+      assert len(counts) == record["classes_seen"] == 5 + phase
+      accuracies.append(np.trace(counts) / counts.sum())
+      assert record["accuracy"]["head"] == pytest.approx(accuracies[-1])
+    base = counts[:5, :].sum(), np.trace(counts[:5, :5])
+    forgetting = run["phases"][0]["accuracy"]["head"] - base[1] / base[0]
+    assert run["forgetting"]["head"] == pytest.approx(forgetting)
+    assert run["average"]["head"] == pytest.approx(np.mean(accuracies))
+  values = [run["average"]["head"] for run in results["runs"]]
+  mean = results["summary"]["head"]["average"]["mean"]
+  assert mean == pytest.approx(np.mean(values))
+
+
+def test_seeds_differ(finished):
+  workdir, _ = finished
+  memories = [
+    np.load(workdir / f"seed_{s}" / "phase_05.npz")["memory/images"]
+    for s in (0, 1)
+  ]
+  assert (memories[0] != memories[1]).any()
+
+
+def test_the_same_command_again_trains_nothing(finished):
+  workdir, _ = finished
+  before = (workdir / "metrics.jsonl").read_bytes()
+  again = _call(
+    "digits", *QUICK, "--seeds=0,1", "--workdir=out", cwd=workdir.parent
+  )
+  assert again.returncode == 0
+  assert "epoch" not in again.stdout
+  assert (workdir / "metrics.jsonl").read_bytes() == before
+
+
+def test_another_configuration_is_refused_and_nothing_touched(finished):
+  workdir, _ = finished
+  stamp = lambda: {p: p.stat().st_mtime_ns for p in workdir.rglob("*")}
+  before = stamp()
+  done = _call(
+    "digits", *QUICK, "--seeds=0,1", "--method=lwf", "--workdir=out",
+    cwd=workdir.parent,
+  )  # fmt: skip
+  assert done.returncode == 2
+  assert "method (lucir there, lwf now)" in done.stderr
+  assert "--workdir=out" in done.stderr and "--fresh" in done.stderr
+  assert stamp() == before
+
+
+BAD_FLAGS = [
+  ("--method=magic", "--method"),
+  ("--phases=0", "--phases=0"),
+  ("--phases=6", "--phases=6"),
+  ("--phases=two", "--phases"),
+  ("--base_classes=11", "--base_classes=11"),
+  ("--base_classes=10", "--phases"),
+  ("--memory=per_class:0", "--memory"),
+  ("--memory=per_class:-5", "--memory"),
+  ("--memory=per_class:1000", "--memory"),
+  ("--memory=total:9", "total:10"),
+  ("--memory=lots", "--memory"),
+  ("--seeds=a,b", "--seeds"),
+  ("--seeds=", "--seeds"),
+  ("--seeds=1,1", "--seeds"),
+  ("--seeds=-1", "--seeds"),
+  ("--epochs=0", "--epochs"),
+  ("--batch_size=0", "--batch_size"),
+  ("--learning_rate=-1", "--learning_rate"),
+  ("--learning_rate=nan", "--learning_rate"),
+  ("--weight_decay=-1", "--weight_decay"),
+  ("--order_seed=-1", "--order_seed"),
+  ("--exemplars=best", "--exemplars"),
+  ("--preset=long", "--preset"),
+  ("--images_per_class=0", "--images_per_class"),
+  ("--images_per_class=2", "--memory"),
+  ("--nosuchflag=1", "nosuchflag"),
+  ("stray", "stray"),
+]
+
+
+@pytest.mark.parametrize("flag, named", BAD_FLAGS)
+def test_mistakes_get_one_sentence_and_exit_code_2(
+  flag, named, tmp_path, monkeypatch, capsys
+):
+  """In this process for speed; the entry point is the one commands use."""
+  from absl import flags as absl_flags
+
+  from experiments import common, digits
+
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, "argv", ["digits", flag])
+  values = absl_flags.FLAGS
+  saved = {name: values[name].value for name in values}
+  try:
+    with pytest.raises(SystemExit) as stop:
+      common.run_main(digits.main)
+  finally:
+    for name, value in saved.items():
+      values[name].value = value
+  assert stop.value.code == 2
+  message = capsys.readouterr().err
+  assert named in message and "Traceback" not in message
+  assert len(message.strip().splitlines()) == 1
+  assert not list(tmp_path.iterdir())
+
+
+def test_missing_data_is_explained(tmp_path):
+  done = _call("cifar", f"--data_dir={tmp_path / 'nowhere'}", cwd=tmp_path)
+  assert done.returncode == 2
+  assert "--data_dir" in done.stderr and "Traceback" not in done.stderr
+  assert not (tmp_path / "runs").exists()
+
+
+def test_folder_needs_a_directory(tmp_path):
+  done = _call("folder", cwd=tmp_path)
+  assert done.returncode == 2 and "--data=DIR" in done.stderr
+
+
+def test_help_teaches(tmp_path):
+  done = _call("digits", "--help", cwd=tmp_path)
+  for text in ("python -m experiments.digits", "--method", "upper bound",
+               "--memory", "per_class:20", "--preset"):  # fmt: skip
+    assert text in done.stdout
+
+
+def test_side_effects_stay_where_they_belong():
+  """The library's mathematics prints, opens and logs nothing."""
+  pure = [
+    path
+    for path in (ROOT / "mnemonics_jax").rglob("*.py")
+    if not {"data", "report"} & set(path.parts) and path.name != "checkpoint.py"
+  ]
+  assert len(pure) > 15
+  for path in pure:
+    text = path.read_text()
+    found = re.search(r"\b(print\(|open\(|logging\b)", text)
+    assert not found, f"{found} in {path}"

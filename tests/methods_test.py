@@ -1,0 +1,159 @@
+"""Base methods: losses by hand, phase hooks, BiC's second stage."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mnemonics_jax import methods
+from mnemonics_jax.methods import bic
+from mnemonics_jax.model import Outputs
+
+C = 4
+CLASSES = methods.Classes(
+  old=jnp.array([True, True, False, False]),
+  new=jnp.array([False, False, True, False]),
+)
+
+
+def _masks(n_old, n_new, total):
+  index = np.arange(total)
+  old = index < n_old
+  return methods.Classes(
+    jnp.asarray(old), jnp.asarray((index < n_old + n_new) & ~old)
+  )
+
+
+def _outputs(odds, features=((1.0, 0.0),)):
+  logits = jnp.log(jnp.asarray(odds))
+  return Outputs(jnp.asarray(features), logits, logits / 10)
+
+
+# Student 1:2:1, truth class 1; over the old classes at τ = 2 it says 1:√2.
+STUDENT = _outputs([[1.0, 2.0, 1.0, 50.0]])
+# Teacher 4:1 over the old classes, 2:1 at τ = 2.
+TEACHER = _outputs([[4.0, 1.0, 1.0, 1.0]], [[0.6, 0.8]])
+LABELS = jnp.array([1])
+CE = np.log(2)
+KD = -(2 / 3 * np.log(1 / (1 + 2**0.5)) + 1 / 3 * np.log(2**0.5 / (1 + 2**0.5)))
+
+
+@pytest.mark.parametrize("name", ["lwf", "icarl"])
+def test_lwf_and_icarl_loss(name):
+  method = methods.METHODS[name]()
+  loss, parts = method.loss(STUDENT, TEACHER, LABELS, CLASSES)
+  assert float(loss) == pytest.approx(0.5 * CE + 0.5 * KD, rel=1e-5)
+  assert float(parts["distillation"]) == pytest.approx(KD, rel=1e-5)
+
+
+def test_bic_weighs_distillation_by_the_share_of_old_classes():
+  loss, _ = methods.BiC().loss(STUDENT, TEACHER, LABELS, CLASSES)
+  assert float(loss) == pytest.approx(2 / 3 * KD + 1 / 3 * CE, rel=1e-5)
+
+
+def test_icarl_bce_uses_the_old_network_for_old_classes():
+  loss, _ = methods.ICaRLBCE().loss(STUDENT, TEACHER, LABELS, CLASSES)
+  p = np.array([1 / 2, 2 / 3, 1 / 2])  # Sigmoids of odds 1, 2, 1.
+  t = np.array([4 / 5, 1 / 2, 0.0])  # Old: teacher. New: not the truth.
+  expected = -(t * np.log(p) + (1 - t) * np.log(1 - p)).sum()
+  assert float(loss) == pytest.approx(expected, rel=1e-5)
+  # In phase 0 the targets are the labels.
+  loss, _ = methods.ICaRLBCE().loss(STUDENT, None, LABELS, CLASSES)
+  t = np.array([0.0, 1.0, 0.0])
+  expected = -(t * np.log(p) + (1 - t) * np.log(1 - p)).sum()
+  assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_lucir_loss():
+  loss, _ = methods.LUCIR().loss(STUDENT, TEACHER, LABELS, CLASSES)
+  # cos(f, f_old) = 0.6; λ = 5 √(2/1); cosines log(odds)/10 of truth and new.
+  forget = 5 * 2**0.5 * 0.4
+  ranking = 0.5 - np.log(2) / 10 + np.log(1) / 10
+  assert float(loss) == pytest.approx(CE + forget + ranking, rel=1e-5)
+
+
+def test_lucir_less_forget_weights_are_the_published_ones():
+  weights = [
+    float(methods.LUCIR().less_forget_weight(_masks(n_old, 10, 100)))
+    for n_old in (50, 60, 70, 80, 90)
+  ]
+  np.testing.assert_allclose(weights, [11.18, 12.25, 13.23, 14.14, 15.0], atol=5e-3)
+
+
+@pytest.mark.parametrize("name", ["lwf", "icarl", "bic", "lucir", "joint"])
+def test_without_a_teacher_the_loss_is_cross_entropy(name):
+  loss, _ = methods.METHODS[name]().loss(STUDENT, None, LABELS, CLASSES)
+  assert float(loss) == pytest.approx(CE, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lwf", "icarl", "bic"])
+def test_nodistill_drops_the_teacher(name):
+  method = methods.METHODS[name](distill=False)
+  loss, _ = method.loss(STUDENT, TEACHER, LABELS, CLASSES)
+  assert float(loss) == pytest.approx(CE, rel=1e-5)
+
+
+def test_read_outs():
+  readouts = {name: cls.readout for name, cls in methods.METHODS.items()}
+  assert readouts == {
+    "lwf": "head", "icarl": "nme", "icarl_bce": "nme", "bic": "head",
+    "lucir": "head", "joint": "head",
+  }  # fmt: skip
+
+
+def test_lucir_imprints_new_rows_and_holds_old_ones():
+  head = {"weight": jnp.eye(4, 3), "sigma": jnp.float32(1.0)}
+  variables = {"params": {"head": head}}
+  means = jnp.zeros((4, 3)).at[2].set(jnp.array([0.0, 3.0, 4.0]))
+  out = methods.LUCIR().begin_phase(variables, means, CLASSES)
+  weight = out["params"]["head"]["weight"]
+  np.testing.assert_allclose(weight[2], [0.0, 0.6, 0.8], rtol=1e-6)
+  np.testing.assert_array_equal(weight[:2], head["weight"][:2])
+  rows = methods.LUCIR().trainable_rows(CLASSES)
+  assert rows.tolist() == [False, False, True, False]
+
+
+def test_bic_recovers_planted_bias():
+  """Labels drawn from α z + β; the fit finds α and β back."""
+  rng = np.random.default_rng(0)
+  classes = _masks(3, 2, 6)
+  alpha, beta = 0.6, -0.8
+  z = rng.normal(size=(20_000, 6)) * 2
+  corrected = np.where(np.asarray(classes.new), alpha * z + beta, z)[:, :5]
+  p = np.asarray(jax.nn.softmax(jnp.asarray(corrected), -1), np.float64)
+  draws = rng.random((len(z), 1))
+  labels = (p.cumsum(-1) < draws).sum(-1).clip(0, 4)
+  fitted = bic.fit_bias(z, labels, classes, ridge=1e-4)
+  np.testing.assert_allclose(fitted, (alpha, beta), atol=0.05)
+
+
+def test_bic_stays_finite_on_separable_data():
+  z = np.array([[5.0, 0.0], [0.0, 5.0]])
+  fitted = bic.fit_bias(z, np.array([0, 1]), _masks(1, 1, 2), ridge=1e-4)
+  assert np.all(np.isfinite(fitted)) and np.abs(fitted).max() < 100
+
+
+def test_bic_layers_correct_only_their_own_phase():
+  method = methods.BiC()
+  head = {"weight": jnp.zeros((4, 2)), "bias": jnp.zeros(4)}
+  variables = method.begin_run({"params": {"head": head}})
+  z = jnp.array([[1.0, 2.0, 3.0, 4.0]])
+  outputs = Outputs(jnp.zeros((1, 2)), z, z)
+  np.testing.assert_array_equal(method.logits(variables, outputs), z)
+  rng = np.random.default_rng(0)
+  logits, labels = rng.normal(size=(50, 4)), rng.integers(0, 3, 50)
+  variables = method.calibrate(variables, logits, labels, CLASSES)
+  layers = variables["bias_layers"]
+  assert layers["alpha"][jnp.array([0, 1, 3])].tolist() == [1.0, 1.0, 1.0]
+  assert layers["beta"][jnp.array([0, 1, 3])].tolist() == [0.0, 0.0, 0.0]
+  alpha, beta = float(layers["alpha"][2]), float(layers["beta"][2])
+  assert (alpha, beta) != (1.0, 0.0)
+  np.testing.assert_allclose(
+    method.logits(variables, outputs), [[1, 2, 3 * alpha + beta, 4]], rtol=1e-6
+  )
+
+
+def test_methods_are_values():
+  """Equal settings hash alike, so compiled programs are shared."""
+  for cls in methods.METHODS.values():
+    assert cls() == cls() and hash(cls()) == hash(cls())

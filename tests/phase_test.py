@@ -1,0 +1,186 @@
+"""Whole phases on a tiny data set, for every method."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from mnemonics_jax import (
+  augment,
+  memory,
+  methods,
+  networks,
+  phase,
+  protocol,
+  training,
+)
+from mnemonics_jax.model import Model
+from mnemonics_jax.stream import ClassStream
+
+SCHEDULE = training.Schedule(
+  epochs=8, learning_rate=0.05, milestones=(6,), batch_size=16
+)
+
+
+def _setup(method, *, split=(3, 1, 2), policy=protocol.PerClass(3), **options):
+  data = tiny.dataset()
+  stream = ClassStream(data, range(6), split, joint=method.joint)
+  network = networks.resnet8(
+    width=4, image_shape=(8, 8, 3), mean=data.mean, std=data.std
+  )
+  settings = dict(
+    capacity=72,
+    slots=protocol.memory_slots(policy, split, 12),
+    policy=policy,
+    base=SCHEDULE,
+    train=SCHEDULE,
+    balance=dataclasses.replace(SCHEDULE, epochs=1, learning_rate=0.01),
+    augment=augment.CropFlip(1),
+  )
+  model = Model(network, method.head, 6)
+  return phase.Config(model, method, **(settings | options)), stream
+
+
+def _run(config, stream, seed=0, forget=lambda i: None):
+  state, results = phase.begin_run(seed, config), []
+  for i, data in enumerate(stream):
+    state, result = phase.run_phase(state, data, config)
+    results.append(result)
+    forget(i)
+  return state, results
+
+
+@pytest.mark.parametrize("name", sorted(methods.METHODS))
+def test_every_method_learns_all_phases(name):
+  config, stream = _setup(methods.METHODS[name](), finetune="head")
+  state, results = _run(config, stream)
+  assert [r.classes_seen for r in results] == [3, 4, 6]
+  assert state.phase == 3 and state.classes_seen == 6
+  for result in results:
+    for moment in ("trained", "final"):
+      for readout in ("head", "nme"):
+        counts = result.confusion[moment][readout]
+        assert counts.shape == (result.classes_seen,) * 2
+        # Six test images of every class, each counted once.
+        assert counts.sum(1).tolist() == [6] * result.classes_seen
+  assert state.memory.counts.tolist() == [3] * 6
+  readout = results[-1].confusion["final"][config.method.readout]
+  assert protocol.accuracy(readout) > 0.5  # Chance is 1/6.
+
+
+def test_results_do_not_depend_on_old_raw_data():
+  """After its phase a class's images are overwritten; nothing changes."""
+  config, stream = _setup(methods.LUCIR(), finetune="all", transfer="in_out")
+  honest, _ = _run(config, stream)
+  config, stream = _setup(methods.LUCIR(), finetune="all", transfer="in_out")
+  dataset = stream._dataset
+
+  def forget(i):
+    old = dataset.train_labels < sum(stream.classes_per_phase[: i + 1])
+    dataset.train_images[old] = 0
+
+  blind, _ = _run(config, stream, forget=forget)
+  assert not dataset.train_images.any()
+  jax.tree.map(
+    np.testing.assert_array_equal, honest.variables, blind.variables
+  )
+  np.testing.assert_array_equal(honest.memory.images, blind.memory.images)
+
+
+def test_only_the_joint_upper_bound_sees_old_data():
+  for method in (methods.LUCIR(), methods.Joint()):
+    _, stream = _setup(method)
+    labels = set(stream[2].labels.tolist())
+    assert labels == (set(range(6)) if method.joint else {4, 5})
+
+
+def test_same_seed_same_numbers_other_seed_other_numbers():
+  config, stream = _setup(methods.LwF())
+  one, _ = _run(config, stream, seed=0)
+  two, _ = _run(config, stream, seed=0)
+  other, _ = _run(config, stream, seed=1)
+  jax.tree.map(np.testing.assert_array_equal, one.variables, two.variables)
+  weight = lambda s: np.asarray(s.variables["params"]["head"]["weight"])
+  assert (weight(one) != weight(other)).all()
+
+
+def test_a_total_budget_shrinks_old_classes_and_is_never_exceeded():
+  policy = protocol.Total(13)
+  config, stream = _setup(methods.LwF(), policy=policy, exemplars="random")
+  state, results = _run(config, stream)
+  assert [r.memory_images for r in results] == [12, 12, 12]
+  assert state.memory.counts.tolist() == [2] * 6
+  assert results[-1].memory_bytes == 12 * 8 * 8 * 3
+
+
+@pytest.mark.parametrize("exemplars", ["random", "herding"])
+def test_memory_holds_images_of_the_right_class(exemplars):
+  config, stream = _setup(methods.LwF(), exemplars=exemplars)
+  state, _ = _run(config, stream)
+  data = stream._dataset
+  images, labels = memory.flat(state.memory)
+  for image, label in zip(images, labels, strict=True):
+    own = data.train_images[data.train_labels == label]
+    assert (own == image).all((1, 2, 3)).any()
+
+
+def test_lucir_freezes_old_rows_through_a_phase():
+  config, stream = _setup(methods.LUCIR())
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  after, _ = phase.run_phase(state, stream[1], config)
+  weight = lambda s: np.asarray(s.variables["params"]["head"]["weight"])
+  np.testing.assert_array_equal(weight(after)[:3], weight(state)[:3])
+  np.testing.assert_array_equal(weight(after)[4:], weight(state)[4:])
+  assert (weight(after)[3] != weight(state)[3]).all()
+
+
+def test_held_out_data_are_balanced_and_disjoint():
+  """BiC's validation images are not among those stage 1 trains on."""
+  rng = np.random.default_rng(0)
+  unique = rng.integers(0, 256, (70, 2, 2, 3), dtype=np.uint8)
+  old = (unique[:30], np.repeat(np.arange(3), 10).astype(np.int32))
+  new = phase.PhaseData(
+    unique[30:], np.repeat([3, 4], 20).astype(np.int32), 2, None, None
+  )
+  keys = phase._Keys(jax.random.key(0), 1)
+  (kept, kept_labels), (held, held_labels) = phase._hold_out(
+    keys, old, new, 3, 0.2
+  )
+  assert np.bincount(held_labels).tolist() == [2] * 5
+  assert np.bincount(kept_labels).tolist() == [8, 8, 8, 18, 18]
+  as_rows = lambda images: {image.tobytes() for image in images}
+  assert not as_rows(kept) & as_rows(held)
+  assert as_rows(kept) | as_rows(held) == as_rows(unique)
+
+
+def test_a_single_exemplar_is_trained_on_not_held_out():
+  old = (np.zeros((2, 2, 2, 3), np.uint8), np.array([0, 1], np.int32))
+  new = phase.PhaseData(
+    np.zeros((3, 2, 2, 3), np.uint8), np.array([2] * 3, np.int32), 1, None, None
+  )
+  keys = phase._Keys(jax.random.key(0), 1)
+  (kept, _), held = phase._hold_out(keys, old, new, 2, 0.1)
+  assert len(kept) == 5 and held is None
+
+
+def _compilations(split):
+  counts = []
+  listener = lambda name, *_, **__: counts.append(name)
+  jax.clear_caches()
+  config, stream = _setup(
+    methods.BiC(), split=split, finetune="head", transfer="out"
+  )
+  jax.monitoring.register_event_duration_secs_listener(listener)
+  try:
+    _run(config, stream)
+  finally:
+    jax.monitoring.unregister_event_duration_listener(listener)
+  return counts.count("/jax/core/compile/backend_compile_duration")
+
+
+def test_more_phases_compile_nothing_more():
+  few = _compilations((2, 2, 2))
+  assert few > 0
+  assert _compilations((1, 1, 1, 1, 1, 1)) <= few
