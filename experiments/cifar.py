@@ -11,7 +11,6 @@ from absl import flags
 
 from experiments import common
 from experiments.settings import PAPER
-from mnemonics_jax import data
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(common)

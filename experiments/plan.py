@@ -54,7 +54,9 @@ def _runs(split):
   for i in range(1, len(split) + 1):
     if i == len(split) or split[i] != split[start]:
       count = i - start
-      parts.append(f"{count}×{split[start]}" if count > 1 else f"{split[start]}")
+      parts.append(
+        f"{count}×{split[start]}" if count > 1 else f"{split[start]}"
+      )
       start = i
   return " + ".join(parts)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import plan, workdir as workdir_lib
+from experiments import plan
+from experiments import workdir as workdir_lib
 from experiments.settings import Settings, build, follows_paper
 from mnemonics_jax import phase, report
 from mnemonics_jax.data import Dataset

@@ -5,6 +5,7 @@ own configuration for a data set and refuses what cannot be run.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -93,9 +94,7 @@ def _check_ranges(settings):
   protocol.parse_memory(settings.memory)
   for name in ("epochs", "base_epochs", "batch_size", "finetune_epochs"):
     if getattr(settings, name) < 1:
-      raise UserError(
-        f"--{name}={getattr(settings, name)} must be 1 or more."
-      )
+      raise UserError(f"--{name}={getattr(settings, name)} must be 1 or more.")
   for name in ("learning_rate", "finetune_learning_rate"):
     if not 0 < getattr(settings, name) < float("inf"):
       raise UserError(
@@ -133,9 +132,7 @@ def _schedule(settings, epochs):
 def build(settings: Settings, dataset: Dataset) -> tuple[Config, ClassStream]:
   """The configuration of the phases and the stream of data they learn."""
   classes = len(dataset.class_names)
-  split = protocol.split_phases(
-    classes, settings.phases, settings.base_classes
-  )
+  split = protocol.split_phases(classes, settings.phases, settings.base_classes)
   method = METHODS[settings.method](distill=settings.distill)
   stream = ClassStream(
     dataset,
@@ -181,5 +178,5 @@ def _pool_capacity(sizes, split, slots, joint):
   borders = np.cumsum((0, *split))
   return max(
     sum(sizes[start:stop]) + start * slots
-    for start, stop in zip(borders, borders[1:], strict=False)
+    for start, stop in itertools.pairwise(borders)
   )

@@ -14,10 +14,18 @@ from typing import Any
 
 from experiments.settings import Settings, UserError
 
-_PACKAGES = (
-  "mnemonics_jax jax jaxlib flax optax chex orbax-checkpoint"
-  " tensorflow-datasets absl-py numpy"
-).split()
+_PACKAGES = [
+  "mnemonics_jax",
+  "jax",
+  "jaxlib",
+  "flax",
+  "optax",
+  "chex",
+  "orbax-checkpoint",
+  "tensorflow-datasets",
+  "absl-py",
+  "numpy",
+]
 
 
 def default(settings: Settings, root: str = "runs") -> Path:
@@ -116,7 +124,9 @@ def _environment():
     "machine": f"{platform.system()} {platform.machine()}",
     "devices": [device.device_kind for device in jax.devices()],
     "cores": os.cpu_count(),
-    "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    "created": datetime.datetime.now(datetime.UTC).isoformat(
+      timespec="seconds"
+    ),
   }
 
 

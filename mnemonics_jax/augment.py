@@ -78,15 +78,23 @@ class ResizedCrop:
   def _one(self, key, image):
     area_key, aspect_key, at_key = jax.random.split(key, 3)
     size = jnp.asarray(image.shape[:2], jnp.float32)
-    area = jax.random.uniform(area_key, (), minval=self.area[0], maxval=self.area[1])
+    area = jax.random.uniform(
+      area_key, (), minval=self.area[0], maxval=self.area[1]
+    )
     low, high = jnp.log(jnp.asarray(self.aspect))
-    aspect = jnp.exp(jax.random.uniform(aspect_key, (), minval=low, maxval=high))
+    aspect = jnp.exp(
+      jax.random.uniform(aspect_key, (), minval=low, maxval=high)
+    )
     # Height and width of the part as shares of the image, at most all of it.
     box = jnp.minimum(jnp.sqrt(area * jnp.stack([1 / aspect, aspect])), 1.0)
     start = jax.random.uniform(at_key, (2,)) * (1.0 - box) * size
     scale = 1.0 / box
     resized = jax.image.scale_and_translate(
-      image.astype(jnp.float32), image.shape, (0, 1), scale, -start * scale,
+      image.astype(jnp.float32),
+      image.shape,
+      (0, 1),
+      scale,
+      -start * scale,
       "linear",
     )
     if jnp.issubdtype(image.dtype, jnp.integer):

@@ -36,7 +36,8 @@ class HypergradientCheck(NamedTuple):
   """Derivative of the meta loss along one direction, computed twice.
 
   Attributes:
-    error: relative difference of the two.
+    error: difference of the two, relative to the norm of the hypergradient or
+      to the larger of them.
     reverse: from the hypergradient, as the meta loop uses it.
     reference: from `method`, in float64.
     method: `forward` (forward-mode differentiation through the unroll) or
@@ -147,7 +148,10 @@ def check_hypergradient(
       images, step = exemplars.images, epsilon * tangent
       reference = (loss(images + step) - loss(images - step)) / (2 * epsilon)
     reference = float(reference)
-  scale = max(abs(reverse), abs(reference), float(np.finfo(np.float32).tiny))
+  # Along a standard normal direction the norm is the derivative's typical size;
+  # an accidentally flat direction must not magnify rounding.
+  norm = float(np.linalg.norm(gradients))
+  scale = max(norm, abs(reverse), abs(reference), np.finfo(np.float64).tiny)
   error = abs(reverse - reference) / scale
   return HypergradientCheck(error, reverse, reference, used)
 

@@ -40,7 +40,9 @@ def extract(
     padding = [(0, _BLOCK - len(block))] + [(0, 0)] * 3
     block = np.pad(block, padding)
     blocks.append(_block(variables, block, model=model, method=method))
-  features, logits = (np.concatenate(part) for part in zip(*blocks, strict=True))
+  features, logits = (
+    np.concatenate(part) for part in zip(*blocks, strict=True)
+  )
   return features[: len(images)], logits[: len(images)]
 
 
@@ -49,7 +51,9 @@ def _normalize(x):
 
 
 def class_means(
-  features: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], classes: int
+  features: Float[np.ndarray, "n d"],
+  labels: Int[np.ndarray, " n"],
+  classes: int,
 ) -> Float[np.ndarray, "classes d"]:
   """Mean of the normalised features of each class; zero where there is none."""
   sums = np.zeros((classes, features.shape[1]), np.float32)

@@ -28,9 +28,7 @@ def insert(
   return Memory(grid, counts)
 
 
-def discard(
-  rng: np.random.Generator, memory: Memory, allowance: int
-) -> Memory:
+def discard(rng: np.random.Generator, memory: Memory, allowance: int) -> Memory:
   """Drops images at random from every class that has more than `allowance`."""
   for label in np.flatnonzero(memory.counts > allowance):
     kept = np.sort(rng.permutation(memory.counts[label])[:allowance])

@@ -1,6 +1,6 @@
 """One phase of mnemonics training: Algorithm 1 of Liu et al. 2020.
 
-`run_phase(state, data, config)` knows nothing of files, flags or logging;
+`run_phase(state, data, config)` knows nothing of files or flags;
 whoever calls it saves the state and writes down the result.
 """
 

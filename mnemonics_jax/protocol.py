@@ -6,6 +6,7 @@ trained.
 
 from collections.abc import Sequence
 import dataclasses
+import itertools
 
 from jaxtyping import Float, Int
 import numpy as np
@@ -164,7 +165,7 @@ def group_accuracies(
   borders = np.concatenate([[0], np.cumsum(classes_per_phase)])
   return [
     accuracy(confusion, slice(start, stop))
-    for start, stop in zip(borders, borders[1:], strict=False)
+    for start, stop in itertools.pairwise(borders)
     if stop <= len(confusion)
   ]
 

@@ -1,8 +1,18 @@
 """What all tests share."""
 
+import os
+
+# Tests compile much and compute little: leave the optimiser out.
+os.environ["XLA_FLAGS"] = " ".join(
+  [
+    os.environ.get("XLA_FLAGS", ""),
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+  ]
+)
+os.environ["JAX_PLATFORMS"] = "cpu"
+
 from absl import flags
-import jax
 
 # Experiments read absl flags, which nobody parses under pytest.
 flags.FLAGS.mark_as_parsed()
-jax.config.update("jax_platforms", "cpu")

@@ -2,6 +2,7 @@
 
 from functools import partial
 import os
+import re
 import subprocess
 import sys
 
@@ -251,17 +252,34 @@ def test_accelerators_get_plain_convolutions(platform):
     assert f"stablehlo.{operation}" not in text
 
 
-def test_cpu_gets_products_for_the_kernel_gradient_only():
-  x, w = arrays(3, 6, 6, dtype=np.float32)
-
-  def text(argument):
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_cpu_gets_products_for_the_kernel_gradient(dtype):
+  def program(argument):
     gradient = jax.grad(lambda *a: jnp.sum(conv2d(*a) ** 2), argument)
-    return jax.jit(gradient).lower(x, w).as_text()
+    return jax.jit(gradient).lower(*arrays(3, 6, 6, dtype=dtype)).as_text()
 
-  assert text(0).count("stablehlo.convolution") == 2  # value, dx
-  assert "dot_general" not in text(0)
-  assert text(1).count("stablehlo.convolution") == 1  # value
-  assert "dot_general" in text(1)
+  assert program(0).count("stablehlo.convolution") == 2  # value, gradient
+  assert "dot_general" not in program(0)
+  assert program(1).count("stablehlo.convolution") == 1  # value
+  assert "dot_general" in program(1)
+
+
+@pytest.mark.parametrize("case", [(1, 2), (3, 1), (3, 2), (5, 2)])
+def test_layout_with_fast_kernels_in_a_loop_on_a_cpu(case):
+  kernel, stride = case
+
+  def loss(arrays):
+    return jnp.sum(jnp.sin(conv2d(*arrays, stride=stride)))
+
+  def step(_, arrays):
+    return jax.tree.map(lambda a, d: a - d, arrays, jax.grad(loss)(arrays))
+
+  loop = jax.jit(lambda arrays, n: lax.fori_loop(0, n, step, arrays))
+  start = arrays(kernel, 12, 12, dtype=np.float32)
+  program = loop.lower(start, 3).compile().as_text()
+  layouts = re.findall(r" convolution\(.*dim_labels=([^, ]+)", program)
+  assert len(layouts) >= 2
+  assert set(layouts) == {"b01f_01io->b01f"}
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,12 @@ def test_less_forget_has_a_gradient_at_zero_features():
 def test_margin_ranking_by_hand():
   cosines = jnp.array(
     [
-      [0.9, 0.1, 0.6, 0.3],  # Old, truth 0.9: max(0, .5-.9+.6) + max(0, .5-.9+.3)
+      [
+        0.9,
+        0.1,
+        0.6,
+        0.3,
+      ],  # Old, truth 0.9: max(0, .5-.9+.6) + max(0, .5-.9+.3)
       [0.2, 0.4, 0.5, 0.1],  # Old, truth 0.4: 0.6 + 0.2
       [0.0, 0.0, 0.1, 0.9],  # New: does not count.
     ]

@@ -12,9 +12,7 @@ from mnemonics_jax import augment, methods, networks, training, transfer
 from mnemonics_jax.model import Model
 
 METHOD = methods.LUCIR()
-MODEL = Model(
-  networks.resnet8(width=4, image_shape=(8, 8, 3)), METHOD.head, 5
-)
+MODEL = Model(networks.resnet8(width=4, image_shape=(8, 8, 3)), METHOD.head, 5)
 SCHEDULE = training.Schedule(
   epochs=2, learning_rate=0.1, milestones=(1,), batch_size=8
 )
@@ -98,7 +96,9 @@ def test_fit_equals_a_plain_loop(start):
     # 20 images in batches of 8: the last batch wraps to the first four.
     picks = order[np.arange(8 * step, 8 * step + 8) % 20]
     images = jnp.asarray(IMAGES[picks], jnp.float32) / 255
-    grads, stats = gradient(variables["params"], variables, images, LABELS[picks])
+    grads, stats = gradient(
+      variables["params"], variables, images, LABELS[picks]
+    )
     updates, state = tx.update(grads, state, variables["params"])
     updates["head"]["weight"] *= held
     params = optax.apply_updates(variables["params"], updates)
@@ -165,7 +165,9 @@ def test_transfer_scope_keeps_kernels_bitwise(start, kind):
       np.testing.assert_array_equal(old, new)
     else:
       assert (np.asarray(old) != np.asarray(new)).any()
-  moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), t, out["transfer"])
+  moved = jax.tree.map(
+    lambda a, b: float(jnp.abs(a - b).max()), t, out["transfer"]
+  )
   scales = [m["scale"] for m in (moved["Conv_0"], moved["Block_1"]["Conv_1"])]
   assert min(scales) > 0
   for row in (0, 1, 4):
@@ -188,7 +190,9 @@ def test_schedule_of_the_paper():
 
 def test_divergence_names_phase_stage_and_step(start):
   schedule = dataclasses.replace(SCHEDULE, learning_rate=1e30)
-  with pytest.raises(training.Diverged, match=r"phase 3, stage finetune, epoch"):
+  with pytest.raises(
+    training.Diverged, match=r"phase 3, stage finetune, epoch"
+  ):
     _fit(start, schedule=schedule, phase=3, stage="finetune")
 
 

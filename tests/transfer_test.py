@@ -9,9 +9,7 @@ from mnemonics_jax import networks, transfer
 from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.model import Model
 
-MODEL = Model(
-  networks.resnet8(width=4, image_shape=(8, 8, 3)), CosineHead(), 5
-)
+MODEL = Model(networks.resnet8(width=4, image_shape=(8, 8, 3)), CosineHead(), 5)
 IMAGES = jax.random.uniform(jax.random.key(1), (8, 8, 8, 3))
 
 

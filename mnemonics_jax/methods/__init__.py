@@ -12,13 +12,13 @@ METHODS: dict[str, type[Method]] = {
 }
 
 __all__ = [
+  "LUCIR",
   "METHODS",
   "BiC",
   "Classes",
   "ICaRL",
   "ICaRLBCE",
   "Joint",
-  "LUCIR",
   "LwF",
   "Method",
 ]

@@ -17,14 +17,14 @@ class BiC(Method):
 
   Attributes:
     temperature: τ of the distillation.
-    ridge: pull of (α, β) to (1, 0); keeps the fit finite when a handful of
-      held-out images can be separated perfectly.
+    ridge: pull of (α, β) to (1, 0), worth this many held-out images; keeps the
+      fit sane when there is only a handful of them.
   """
 
   name: ClassVar[str] = "bic"
   holdout: ClassVar[float] = 0.1
   temperature: float = 2.0
-  ridge: float = 1e-4
+  ridge: float = 1.0
 
   def begin_run(self, variables):
     classes = variables["params"]["head"]["bias"].shape[0]
@@ -74,10 +74,11 @@ def fit_bias(logits, labels, classes, *, ridge):
     log_probs = special.log_softmax(np.where(new, alpha * z + beta, z), -1)
     error = np.exp(log_probs)
     error[rows, labels] -= 1
-    error = error * new / len(labels)
-    value = -log_probs[rows, labels].mean() + ridge * ((alpha - 1) ** 2 + beta**2)
-    gradient = np.array([(error * z).sum(), error.sum()])
-    return value, gradient + 2 * ridge * np.array([alpha - 1, beta])
+    error = error * new
+    away = np.array([alpha - 1, beta])
+    value = -log_probs[rows, labels].sum() + ridge * (away @ away)
+    gradient = np.array([(error * z).sum(), error.sum()]) + 2 * ridge * away
+    return value / len(labels), gradient / len(labels)
 
   solution = optimize.minimize(objective, (1.0, 0.0), jac=True, method="BFGS")
   return solution.x

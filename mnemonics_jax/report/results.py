@@ -40,7 +40,9 @@ def phase_record(
   }
 
 
-def run_record(seed: int, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def run_record(
+  seed: int, phases: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
   """One seed: its phases, average accuracy and forgetting."""
   return {
     "seed": seed,
