@@ -18,7 +18,7 @@ quickstart: $(VENV)/.installed  ## learn scikit-learn's digits class by class, a
 test: $(VENV)/.installed-dev $(if $(CI),browser)  ## lint, types and the whole test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
@@ -27,7 +27,7 @@ test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DA
 lint: $(VENV)/.installed-dev  ## ruff and pyright only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.installed-dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

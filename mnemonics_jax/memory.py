@@ -30,7 +30,7 @@ def insert(
 
 def discard(rng: np.random.Generator, memory: Memory, allowance: int) -> Memory:
   """Drops images at random from every class that has more than `allowance`."""
-  for label in np.flatnonzero(memory.counts > allowance):
+  for label in map(int, np.flatnonzero(memory.counts > allowance)):
     kept = np.sort(rng.permutation(memory.counts[label])[:allowance])
     memory = insert(memory, label, memory.images[label, kept])
   return memory

@@ -14,6 +14,7 @@ frozen convolutions.
 from collections.abc import Callable
 import dataclasses
 import functools
+from typing import Any
 
 from flax import linen as nn
 import jax
@@ -89,7 +90,9 @@ class ResNet(nn.Module):
     x = (images - mean) / std
     if self.imagenet_stem:
       x = nn.relu(norm()(Conv(self.widths[0], size=7, stride=2)(x)))
-      x = nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1), (1, 1)))
+      # A border of zeros is never the largest of what a ReLU lets pass.
+      x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+      x = nn.max_pool(x, (3, 3), (2, 2))
     else:
       x = nn.relu(norm()(Conv(self.widths[0])(x)))
     for i, (count, width) in enumerate(
@@ -133,7 +136,7 @@ class Network:
   ) -> tuple[Float[Array, "n d"], PyTree]:
     """Features and the batch statistics after this batch."""
     if not train:
-      features = self.module.apply(variables, images, train=False)
+      features: Any = self.module.apply(variables, images, train=False)
       return features, variables["batch_stats"]
     features, updates = self.module.apply(
       variables, images, train=True, mutable=["batch_stats"]

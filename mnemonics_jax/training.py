@@ -234,7 +234,7 @@ def fit(
   classes: Classes,
   rows: Array,
   teacher: Variables | None = None,
-  augment: Augmentation | None = None,
+  augment: Augmentation = NoAugmentation(),
   scope: str = "all",
   report: Report,
   phase: int = 0,
@@ -258,8 +258,13 @@ def fit(
     phase: number that reports carry.
     stage: name that reports carry.
   """
-  names = dict(model=model, method=method, schedule=schedule, scope=scope)
-  names["augment"] = augment or NoAugmentation()
+  static = dict(
+    model=model,
+    method=method,
+    schedule=schedule,
+    scope=scope,
+    augment=augment,
+  )
   steps = math.ceil(int(pool.count) / schedule.batch_size)
   opt_state = _optimizer(schedule).init(trainable(variables, scope))
   variables = jax.tree.map(jnp.array, variables)  # The copy is donated.
@@ -278,7 +283,7 @@ def fit(
       stop = min(done + pace, steps)
       variables, opt_state, sums = _steps(
         variables, opt_state, sums, teacher, pool, order, done, stop, rate,
-        epoch_key, classes, rows, **names,
+        epoch_key, classes, rows, **static,
       )  # fmt: skip
       loss = float(sums["loss"])
       if not math.isfinite(loss):

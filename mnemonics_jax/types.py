@@ -45,8 +45,8 @@ class Memory(NamedTuple):
     counts: how many slots of each class are filled.
   """
 
-  images: UInt8[Array, "classes slots h w c"]
-  counts: Int[Array, " classes"]
+  images: UInt8[np.ndarray, "classes slots h w c"]
+  counts: Int[np.ndarray, " classes"]
 
 
 class PhaseState(NamedTuple):

@@ -9,6 +9,7 @@ import dataclasses
 from typing import ClassVar, NamedTuple
 
 from jaxtyping import Array, Bool, Float, Int
+import numpy as np
 
 from mnemonics_jax import losses
 from mnemonics_jax.heads import Head, LinearHead
@@ -59,7 +60,7 @@ class Method:
   def begin_phase(
     self,
     variables: Variables,
-    means: Float[Array, "classes d"],
+    means: Float[np.ndarray, "classes d"],
     classes: Classes,
   ) -> Variables:
     """Prepares Θ for new classes, given their mean normalised features."""
@@ -90,8 +91,8 @@ class Method:
   def calibrate(
     self,
     variables: Variables,
-    logits: Float[Array, "n classes"],
-    labels: Int[Array, " n"],
+    logits: Float[np.ndarray, "n classes"],
+    labels: Int[np.ndarray, " n"],
     classes: Classes,
   ) -> Variables:
     """Corrects the trained model on held-out data, everything else frozen."""
