@@ -34,9 +34,40 @@ flags.DEFINE_enum(
 flags.DEFINE_enum(
   "exemplars",
   None,
-  ["random", "herding"],
-  "How the exemplars of a class are chosen among its images.",
+  ["random", "herding", "mnemonics"],
+  "Exemplars of a class: chosen among its images at random or by herding, or"
+  " learned by bilevel optimisation (mnemonics).",
 )
+flags.DEFINE_enum(
+  "init_exemplars",
+  None,
+  ["random", "herding"],
+  "Start images of --exemplars=mnemonics.",
+)
+flags.DEFINE_bool(
+  "adjust",
+  None,
+  "Adjust the old exemplars in every phase, one half validated by the other.",
+)
+flags.DEFINE_enum(
+  "recipe",
+  None,
+  ["tuned", "paper"],
+  "How exemplars are learned. tuned: on frozen features within a trust region;"
+  " paper: the paper's letter, an unroll of the whole network (slow on a CPU).",
+)
+flags.DEFINE_enum(
+  "scope",
+  None,
+  ["head", "transfer", "all"],
+  "What the base level trains on the exemplars; the default is the recipe's.",
+)
+flags.DEFINE_integer(
+  "max_change",
+  None,
+  "Trust region of learned exemplars in grey levels around their start images.",
+)
+flags.DEFINE_integer("meta_epochs", None, "Epochs of the exemplar level.")
 flags.DEFINE_string(
   "memory",
   None,

@@ -10,6 +10,7 @@ import itertools
 import numpy as np
 
 from mnemonics_jax import augment, networks, protocol
+from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.methods import METHODS
 from mnemonics_jax.model import Model
@@ -30,6 +31,12 @@ class Settings:
   preset: str
   method: str = "lucir"
   exemplars: str = "herding"
+  init_exemplars: str = "herding"
+  adjust: bool = False
+  recipe: str = "tuned"
+  scope: str | None = None
+  max_change: int | None = None
+  meta_epochs: int | None = None
   memory: str = "per_class:20"
   transfer: str = "none"
   finetune: str = "none"
@@ -95,6 +102,12 @@ def _check_ranges(settings):
   for name in ("epochs", "base_epochs", "batch_size", "finetune_epochs"):
     if getattr(settings, name) < 1:
       raise UserError(f"--{name}={getattr(settings, name)} must be 1 or more.")
+  if settings.max_change is not None and settings.max_change < 0:
+    raise UserError(
+      f"--max_change={settings.max_change} must be 0 or more grey levels."
+    )
+  if settings.meta_epochs is not None and settings.meta_epochs < 1:
+    raise UserError(f"--meta_epochs={settings.meta_epochs} must be 1 or more.")
   for name in ("learning_rate", "finetune_learning_rate"):
     if not 0 < getattr(settings, name) < float("inf"):
       raise UserError(
@@ -117,6 +130,18 @@ def _check_ranges(settings):
     raise UserError(
       f"--images_per_class={settings.images_per_class} must be 1 or more."
     )
+
+
+def _bilevel(settings):
+  """The recipe of the exemplar level, overridden by single flags."""
+  recipe = {"tuned": BilevelConfig, "paper": BilevelConfig.paper}
+  given = dict(
+    scope=settings.scope,
+    max_change=settings.max_change,
+    epochs=settings.meta_epochs,
+  )
+  given = {name: value for name, value in given.items() if value is not None}
+  return recipe[settings.recipe](**given)
 
 
 def _schedule(settings, epochs):
@@ -153,8 +178,13 @@ def build(settings: Settings, dataset: Dataset) -> tuple[Config, ClassStream]:
     method=method,
     capacity=_pool_capacity(sizes, split, slots, method.joint),
     slots=slots,
+    # Later phases learn exemplars in one shape, that of the largest.
+    new_slots=max(split[1:], default=split[0]) * slots,
     policy=policy,
     exemplars=settings.exemplars,
+    init_exemplars=settings.init_exemplars,
+    adjust=settings.adjust,
+    bilevel=_bilevel(settings),
     transfer=settings.transfer,
     finetune=settings.finetune,
     base=_schedule(settings, settings.base_epochs),

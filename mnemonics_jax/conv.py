@@ -13,7 +13,7 @@ derivatives of any order, forward or reverse, stay within these three maps.
 The maps are plain XLA convolutions. On a CPU they are written in the one layout
 for which XLA has fast kernels everywhere: it brings other layouts into this one
 only outside of loops, and in the body of a scan or while loop the gradients that
-`lax.conv_general_dilated` derives take 10 to 100 times longer. The gradient of
+`lax.conv_general_dilated` derives take up to 100 times longer. The gradient of
 the kernel is made of matrix products there, which halves its time.
 """
 

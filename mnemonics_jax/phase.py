@@ -13,16 +13,18 @@ import jax.numpy as jnp
 from jaxtyping import Int, UInt8
 import numpy as np
 
+from mnemonics_jax import exemplars as exemplars_lib
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import selection, training
 from mnemonics_jax import transfer as transfer_lib
 from mnemonics_jax.augment import Augmentation, CropFlip
+from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.evaluate import class_means, evaluate, extract
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.model import Model
 from mnemonics_jax.protocol import MemoryPolicy, PerClass
 from mnemonics_jax.training import Schedule
-from mnemonics_jax.types import PhaseResult, PhaseState, Report
+from mnemonics_jax.types import PhaseResult, PhaseState, Report, StepReport
 
 
 class PhaseData(NamedTuple):
@@ -54,7 +56,12 @@ class Config:
     capacity: most images a phase trains on; fixes the shape of the pool.
     slots: image slots per class in the memory.
     policy: how many exemplars each class may keep.
-    exemplars: `random` or `herding`.
+    new_slots: most exemplars that the classes of one later phase may have.
+    exemplars: how new exemplars are made: `random` and `herding` choose among
+      the images, `mnemonics` learns them.
+    init_exemplars: start images of `mnemonics`: `random` or `herding`.
+    adjust: whether old exemplars are adjusted in every phase.
+    bilevel: how exemplars are learned and adjusted.
     transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
     finetune: what the balanced fine-tune trains: `none`, `head` or `all`.
     base: schedule of phase 0.
@@ -67,8 +74,12 @@ class Config:
   method: Method
   capacity: int
   slots: int
+  new_slots: int
   policy: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
+  init_exemplars: str = "herding"
+  adjust: bool = False
+  bilevel: BilevelConfig = BilevelConfig()
   transfer: str = "none"
   finetune: str = "none"
   base: Schedule = Schedule()
@@ -145,20 +156,51 @@ def run_phase(
   clock("train")
 
   # 2. Exemplars of the new classes.
-  allowance = config.policy.allowance(n_seen)
   memory = state.memory
   features, _ = extract(model, method, variables, data.images)
-  rng = keys.numpy("exemplars")
-  for label in range(n_old, n_seen):
-    own = np.flatnonzero(data.labels == label)
-    if config.exemplars == "herding":
-      picks = selection.herding(features[own], allowance)
-    else:
-      picks = selection.random(rng, len(own), allowance)
-    memory = memory_lib.insert(memory, label, data.images[own[picks]])
+  picks = _select(keys, features, data.labels, range(n_old, n_seen), config)
+  images, labels = data.images[picks], data.labels[picks]
+  learning = dict(
+    settings=config.bilevel,
+    model=model,
+    method=method,
+    augment=config.augment,
+    seen=classes.seen,
+  )
+  diagnostics = {}
+  if config.exemplars == "mnemonics":
+    # ... learned on the data of those classes, starting from `picks`.
+    start = images
+    images, history = exemplars_lib.learn(
+      keys("exemplars"),
+      images,
+      labels,
+      variables,
+      (data.images, features, data.labels),
+      **learning,
+      rows=config.new_slots if n_old else len(labels),
+      data_rows=config.capacity,
+      callback=_meta_report(report, phase, "exemplars", config.bilevel.epochs),
+    )
+    diagnostics["exemplars"] = _diagnose(history, start, images)
 
-  # 3. Old exemplars stay as they are.
+  # 3. Adjust the old exemplars, one half validated by the other.
+  if config.adjust and n_old and not method.joint:
+    adjusted, history = exemplars_lib.adjust(
+      keys("adjust"),
+      *old,
+      variables,
+      **learning,
+      rows=model.classes * config.slots,
+      callback=_meta_report(report, phase, "adjust", 2 * config.bilevel.epochs),
+    )
+    memory = memory_lib.replace(memory, adjusted)
+    diagnostics["adjust"] = _diagnose(history, old[0], adjusted)
+  for label in range(n_old, n_seen):
+    memory = memory_lib.insert(memory, label, images[labels == label])
+
   # 4. A total budget shrinks every class to its new share.
+  allowance = config.policy.allowance(n_seen)
   memory = memory_lib.discard(keys.numpy("discard"), memory, allowance)
   exemplars = memory_lib.flat(memory)
   clock("exemplars")
@@ -196,15 +238,53 @@ def run_phase(
     memory_images=int(memory.counts.sum()),
     memory_bytes=memory_lib.size_bytes(memory),
     seconds=clock.seconds,
-    diagnostics={},
+    diagnostics=diagnostics,
   )
   return PhaseState(variables, memory, state.key, phase + 1, n_seen), result
+
+
+def _select(keys, features, labels, new, config):
+  """Rows of the images that the exemplars of `new` classes start from."""
+  rng = keys.numpy("select")
+  chosen = config.exemplars
+  if chosen == "mnemonics":
+    chosen = config.init_exemplars
+  allowance = config.policy.allowance(new.stop)
+  picks = []
+  for label in new:
+    own = np.flatnonzero(labels == label)
+    if chosen == "herding":
+      picks.append(own[selection.herding(features[own], allowance)])
+    else:
+      picks.append(own[selection.random(rng, len(own), allowance)])
+  return np.concatenate(picks)
+
+
+def _meta_report(report, phase, stage, epochs):
+  """Meta epochs as `StepReport`s."""
+
+  def tell(epoch, _, metrics):
+    report(StepReport(phase, stage, epoch, epochs, 1, 1, metrics))
+
+  return tell
+
+
+def _diagnose(history, before, after):
+  """What the report shows of a meta loop."""
+  change = np.abs(after.astype(np.int32) - before.astype(np.int32))
+  return {
+    **{name: values.tolist() for name, values in history._asdict().items()},
+    "mean_change": float(change.mean()),
+    "max_change": int(change.max()),
+  }
 
 
 class _Keys:
   """Independent randomness for each purpose within a phase."""
 
-  _PURPOSES = ("train", "holdout", "exemplars", "adjust", "discard", "finetune")
+  _PURPOSES = (
+    "train", "holdout", "select", "exemplars", "adjust", "discard", "finetune",
+  )  # fmt: skip
 
   def __init__(self, root, phase):
     self._key = jax.random.fold_in(root, phase)

@@ -9,6 +9,7 @@ import tiny
 
 from mnemonics_jax import (
   augment,
+  bilevel,
   memory,
   methods,
   networks,
@@ -32,7 +33,9 @@ def _setup(method, *, split=(3, 1, 2), policy=protocol.PerClass(3), **options):
   )
   settings = dict(
     capacity=72,
-    slots=protocol.memory_slots(policy, split, 12),
+    slots=(slots := protocol.memory_slots(policy, split, 12)),
+    new_slots=max(split[1:]) * slots,
+    bilevel=bilevel.BilevelConfig(epochs=2, steps_per_epoch=2, inner_steps=2),
     policy=policy,
     base=SCHEDULE,
     train=SCHEDULE,
@@ -71,11 +74,21 @@ def test_every_method_learns_all_phases(name):
   assert protocol.accuracy(results[0].confusion["final"]["nme"]) > 0.7
 
 
-def test_results_do_not_depend_on_old_raw_data():
+@pytest.mark.parametrize(
+  "name, options",
+  [
+    ("lucir", dict(exemplars="mnemonics", adjust=True, transfer="in_out")),
+    ("bic", dict(exemplars="random", adjust=True)),
+    ("icarl", dict(exemplars="herding")),
+    ("lwf", dict(exemplars="mnemonics", policy=protocol.Total(12))),
+  ],
+)
+def test_results_do_not_depend_on_old_raw_data(name, options):
   """After its phase a class's images are overwritten; nothing changes."""
-  config, stream = _setup(methods.LUCIR(), finetune="all", transfer="in_out")
+  options |= dict(finetune="all")
+  config, stream = _setup(methods.METHODS[name](), **options)
   honest, _ = _run(config, stream)
-  config, stream = _setup(methods.LUCIR(), finetune="all", transfer="in_out")
+  config, stream = _setup(methods.METHODS[name](), **options)
   dataset = stream._dataset
 
   def forget(i):
@@ -103,6 +116,43 @@ def test_same_seed_same_numbers_other_seed_other_numbers():
   jax.tree.map(np.testing.assert_array_equal, one.variables, two.variables)
   weight = lambda s: np.asarray(s.variables["params"]["head"]["weight"])
   assert (weight(one) != weight(other)).all()
+
+
+@pytest.mark.parametrize("scope", ["head", "transfer", "all"])
+@pytest.mark.parametrize("name", ["lwf", "bic", "lucir"])
+def test_learned_exemplars_move_within_the_trust_region(name, scope):
+  learned = bilevel.BilevelConfig(
+    scope=scope, epochs=2, steps_per_epoch=2, inner_steps=2, max_change=2
+  )
+  method = methods.METHODS[name]()
+  plain, stream = _setup(method)
+  config = dataclasses.replace(
+    plain, exemplars="mnemonics", adjust=True, bilevel=learned
+  )
+  # One phase: the same images, moved by at most two grey levels.
+  before, _ = phase.run_phase(phase.begin_run(0, plain), stream[0], plain)
+  after, result = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  change = np.abs(
+    before.memory.images.astype(int) - after.memory.images.astype(int)
+  )
+  assert change[:3].any() and change.max() <= 2
+  assert not change[3:].any()
+  assert result.diagnostics["exemplars"]["max_change"] == change.max()
+  # The next phase also moves the old ones, again by at most two.
+  later, result = phase.run_phase(after, stream[1], config)
+  moved = np.abs(
+    later.memory.images[:3].astype(int) - after.memory.images[:3].astype(int)
+  )
+  assert moved.any() and moved.max() <= 2
+  assert result.diagnostics["adjust"]["max_change"] == moved.max()
+  np.testing.assert_array_equal(later.memory.counts, [3, 3, 3, 3, 0, 0])
+
+
+def test_adjustment_works_for_chosen_exemplars_too():
+  config, stream = _setup(methods.LUCIR(), exemplars="random", adjust=True)
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  later, _ = phase.run_phase(state, stream[1], config)
+  assert (later.memory.images[:3] != state.memory.images[:3]).any()
 
 
 def test_a_total_budget_shrinks_old_classes_and_is_never_exceeded():
@@ -169,7 +219,12 @@ def _compilations(split):
   listener = lambda name, *_, **__: counts.append(name)
   jax.clear_caches()
   config, stream = _setup(
-    methods.BiC(), split=split, finetune="head", transfer="out"
+    methods.BiC(),
+    split=split,
+    finetune="head",
+    transfer="out",
+    exemplars="mnemonics",
+    adjust=True,
   )
   jax.monitoring.register_event_duration_secs_listener(listener)
   try:

@@ -1,0 +1,192 @@
+"""Contestants of a benchmark: each in a process of its own, run in turn.
+
+A shared machine is fast in one minute and slow in the next. Contestants
+therefore take turns (A, B, A, B, ...) and are compared by their fastest turns.
+"""
+
+from collections.abc import Mapping, Sequence
+import ctypes
+import gc
+import importlib
+import multiprocessing
+import os
+import resource
+import sys
+import time
+import traceback
+from typing import Any, NamedTuple
+
+
+class Sample(NamedTuple):
+  """One turn.
+
+  Attributes:
+    seconds: wall-clock time.
+    cpu_seconds: the same over all threads of the process.
+    peak_bytes: most resident memory since setup, less what setup left behind.
+  """
+
+  seconds: float
+  cpu_seconds: float
+  peak_bytes: int
+
+
+class ContestantError(RuntimeError):
+  """A contestant that raised or was killed, most likely for its memory."""
+
+
+class Contestant:
+  """A function that lives in another process.
+
+  Args:
+    factory: `module:function`, which runs over there and returns the step to
+      time (or None) and a dict of facts about its setup. By name, so that no
+      contestant has to import what another one needs.
+    threads: processors the process may use.
+    **kwargs: arguments of the factory.
+  """
+
+  def __init__(self, factory: str, *, threads: int, **kwargs):
+    spawn = multiprocessing.get_context("spawn")
+    self._pipe, there = spawn.Pipe()
+    self._process = spawn.Process(
+      target=_serve, args=(there, factory, threads, kwargs), daemon=True
+    )
+    self._process.start()
+    there.close()
+    self.facts: dict[str, Any] = self._answer()
+
+  def turn(self) -> Sample:
+    self._pipe.send("turn")
+    return self._answer()
+
+  def result(self) -> Any:
+    """What the last turn returned."""
+    self._pipe.send("result")
+    return self._answer()
+
+  def close(self):
+    self._pipe.close()  # the other side ends when it has nobody to answer
+    self._process.join()
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *_):
+    self.close()
+
+  def _answer(self):
+    try:
+      answer = self._pipe.recv()
+    except EOFError:
+      self._process.join()
+      code = self._process.exitcode
+      raise ContestantError(f"ended with exit code {code}") from None
+    if isinstance(answer, _Failure):
+      raise ContestantError(answer.text)
+    return answer
+
+
+class _Failure(NamedTuple):
+  text: str
+
+
+def _serve(pipe, factory, threads, kwargs):
+  _confine(threads)
+  module, function = factory.split(":")
+  try:
+    make = getattr(importlib.import_module(module), function)
+    step, facts = make(**kwargs)
+    baseline = _forget_peak()
+    pipe.send(facts)
+    result = None
+    while True:
+      if pipe.recv() == "result":
+        pipe.send(result)
+        continue
+      result = None
+      wall, cpu = time.perf_counter(), time.process_time()
+      result = step()
+      wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+      pipe.send(Sample(wall, cpu, _peak_bytes() - baseline))
+  except EOFError:
+    pass
+  except Exception:
+    pipe.send(_Failure(traceback.format_exc()))
+
+
+def _confine(threads):
+  os.environ["OMP_NUM_THREADS"] = str(threads)
+  if sys.platform == "linux":
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[:threads])
+    # If memory runs out, the benchmark goes before anybody else's work.
+    with open("/proc/self/oom_score_adj", "w") as file:
+      file.write("900")
+
+
+def _forget_peak() -> int:
+  """Starts a new peak of resident memory where the process is now."""
+  gc.collect()
+  if sys.platform == "linux":
+    # Compilers leave freed blocks behind, which would hide later allocations.
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+      file.write("5")
+  return _peak_bytes()
+
+
+def _peak_bytes() -> int:
+  unit = 1 if sys.platform == "darwin" else 1024
+  return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def take_turns(
+  contestants: Mapping[str, Contestant], rounds: int
+) -> dict[str, list[Sample]]:
+  """Every contestant once, and again, `rounds` times."""
+  samples: dict[str, list[Sample]] = {name: [] for name in contestants}
+  for _ in range(rounds):
+    for name, contestant in contestants.items():
+      samples[name].append(contestant.turn())
+  return samples
+
+
+def best(samples: Sequence[Sample]) -> Sample:
+  """The fastest times and the highest peak."""
+  wall, cpu, peak = zip(*samples, strict=True)
+  return Sample(min(wall), min(cpu), max(peak))
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+  """Rows as an aligned table that is also Markdown: text left, numbers right."""
+  names = list(rows[0])
+  cells = [names] + [[str(row[name]) for name in names] for row in rows]
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  lines = [
+    "| "
+    + " | ".join(
+      cell.ljust(width) if i == 0 else cell.rjust(width)
+      for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+    )
+    + " |"
+    for line in cells
+  ]
+  rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+  lines.insert(1, "| " + " | ".join(rule) + " |")
+  return "\n".join(lines)
+
+
+def machine() -> dict[str, Any]:
+  """What the numbers depend on."""
+  name = ""
+  if os.path.exists("/proc/cpuinfo"):
+    with open("/proc/cpuinfo") as file:
+      names = [line for line in file if line.startswith("model name")]
+    name = names[0].split(":")[1].strip() if names else ""
+  return {
+    "cpu": name,
+    "cores": os.cpu_count(),
+    "load": os.getloadavg(),
+    "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+  }

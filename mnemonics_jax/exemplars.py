@@ -1,0 +1,166 @@
+"""The exemplar level of a phase: the memory's images through `bilevel` and back.
+
+What is learned are uint8 images of fixed shapes, padded so that every phase
+runs the same compiled programs.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, UInt8
+import numpy as np
+
+from mnemonics_jax import bilevel, transfer
+from mnemonics_jax.augment import Augmentation
+from mnemonics_jax.heads import CosineHead
+from mnemonics_jax.methods import Method
+from mnemonics_jax.model import Model
+from mnemonics_jax.types import Variables
+
+# σ of the inner cosine head for models whose own head has none.
+_SIGMA = 10.0
+
+Callback = Callable[[int, bilevel.BilevelState, dict[str, float]], None]
+
+
+@functools.cache
+def configure(
+  settings: bilevel.BilevelConfig,
+  model: Model,
+  method: Method,
+  augment: Augmentation,
+) -> tuple[Callable, bilevel.BilevelConfig]:
+  """The model as functions that `bilevel` unrolls.
+
+  Cached, because compiled programs are found by the identity of functions.
+  With `scope="head"` the base level trains a cosine head on frozen features,
+  whatever head the model has: it starts from the exemplars' own class means.
+  """
+
+  def features_fn(variables, images, train=False):
+    return model.features(variables, images, train)[0]
+
+  def head_fn(head, features):
+    sigma = lax.stop_gradient(head.get("sigma", _SIGMA))
+    rows = {"weight": head["weight"], "sigma": sigma}
+    return CosineHead().scores(rows, features).logits
+
+  def apply_fn(variables, images, train=False):
+    outputs, _ = model.apply(variables, images, train)
+    return method.logits(variables, outputs)
+
+  config = dataclasses.replace(
+    settings, features_fn=features_fn, head_fn=head_fn, augment=augment
+  )
+  return apply_fn, config
+
+
+def learn(
+  key: Array,
+  images: UInt8[np.ndarray, "n h w c"],
+  labels: Int[np.ndarray, " n"],
+  variables: Variables,
+  data: tuple[np.ndarray, np.ndarray, np.ndarray],
+  *,
+  settings: bilevel.BilevelConfig,
+  model: Model,
+  method: Method,
+  augment: Augmentation,
+  seen: Bool[Array, " classes"],
+  rows: int,
+  data_rows: int,
+  callback: Callback | None = None,
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  """Learns the exemplars of new classes on those classes' data (Eq. 8).
+
+  Args:
+    key: randomness of the meta loop.
+    images: start images of the exemplars.
+    labels: their classes.
+    variables: Θ_i, where the base level starts.
+    data: images, features and labels of the new classes, the validation set.
+    settings: how to learn; see `configure` for what is filled in.
+    model: network and head.
+    method: whose logits the base level trains with (not for `scope="head"`).
+    augment: applied to exemplars in every meta step.
+    seen: classes that compete.
+    rows: number of exemplar rows to pad to.
+    data_rows: number of validation rows to pad to.
+    callback: called after each meta epoch.
+  """
+  apply_fn, config = configure(settings, model, method, augment)
+  config = config.resolve()
+  exemplars = _exemplars(images, labels, rows)
+  data_images, features, data_labels = data
+  inputs = features if config.on_features else data_images
+  kind = bilevel.Features if config.on_features else bilevel.Exemplars
+  valid = kind(
+    _pad(inputs, data_rows),
+    _pad(data_labels, data_rows),
+    np.arange(data_rows) < len(data_labels),
+  )
+  result = bilevel.optimize_exemplars(
+    key,
+    exemplars,
+    _start(variables, config),
+    valid,
+    apply_fn=apply_fn,
+    config=config,
+    active=seen,
+    callback=callback,
+  )
+  return _stored(result, len(labels)), result.history
+
+
+def adjust(
+  key: Array,
+  images: UInt8[np.ndarray, "n h w c"],
+  labels: Int[np.ndarray, " n"],
+  variables: Variables,
+  *,
+  settings: bilevel.BilevelConfig,
+  model: Model,
+  method: Method,
+  augment: Augmentation,
+  seen: Bool[Array, " classes"],
+  rows: int,
+  callback: Callback | None = None,
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
+  apply_fn, config = configure(settings, model, method, augment)
+  config = config.resolve()
+  result = bilevel.adjust_exemplars(
+    key,
+    _exemplars(images, labels, rows),
+    _start(variables, config),
+    apply_fn=apply_fn,
+    config=config,
+    active=seen,
+    callback=callback,
+  )
+  return _stored(result, len(labels)), result.history
+
+
+def _start(variables, config):
+  """Θ_i with an identity T over it if that is what the base level trains."""
+  if config.scope != "transfer":
+    return variables
+  identity = transfer.init(variables["params"]["backbone"], "in_out")
+  return transfer.apply(variables, identity)
+
+
+def _exemplars(images, labels, rows):
+  images = bilevel.from_uint8(_pad(images, rows))
+  mask = jnp.arange(rows) < len(labels)
+  return bilevel.Exemplars(images, jnp.asarray(_pad(labels, rows)), mask)
+
+
+def _stored(result, count):
+  return np.asarray(bilevel.to_uint8(result.exemplars.images))[:count]
+
+
+def _pad(array, rows):
+  return np.pad(array, [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1))
