@@ -269,21 +269,23 @@ def adjust_exemplars(
     **kwargs: more keywords of `optimize_exemplars`.
   """
   rows, real = deal(exemplars, parts)
-  images, labels = map(jnp.asarray, exemplars[:2])
+  # Parts are put together on the host: their sizes change with the memory, and
+  # the device would compile a program for each.
+  images, labels = np.array(exemplars.images), np.asarray(exemplars.labels)
   states = list(state or [None] * parts)
 
   def put(part, values):
     own = real[part]
-    return images.at[rows[part][own]].set(values[own])
+    images[rows[part][own]] = np.asarray(values)[own]
 
   def subset(parts):
     chosen = rows[parts].reshape(-1)
-    mask = jnp.asarray(real[parts].reshape(-1))
-    return Exemplars(images[chosen], labels[chosen], mask)
+    arrays = images[chosen], labels[chosen], real[parts].reshape(-1)
+    return Exemplars(*map(jnp.asarray, arrays))
 
   for part, started in enumerate(states):
     if started is not None:
-      images = put(part, started.images)
+      put(part, started.images)
   histories = []
   for part in range(parts):
 
@@ -304,10 +306,11 @@ def adjust_exemplars(
       **kwargs,
     )
     states[part] = result.state
-    images = put(part, result.exemplars.images)
+    put(part, result.exemplars.images)
     histories.append(result.history)
   history = History(*map(np.concatenate, zip(*histories, strict=True)))
-  return BilevelResult(exemplars._replace(images=images), history, (*states,))
+  adjusted = exemplars._replace(images=jnp.asarray(images))
+  return BilevelResult(adjusted, history, (*states,))
 
 
 @functools.partial(

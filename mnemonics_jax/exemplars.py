@@ -100,7 +100,7 @@ def learn(
   valid = kind(
     _pad(inputs, data_rows),
     _pad(data_labels, data_rows),
-    np.arange(data_rows) < len(data_labels),
+    _real(data_labels, data_rows),
   )
   result = bilevel.optimize_exemplars(
     key,
@@ -154,8 +154,7 @@ def _start(variables, config):
 
 def _exemplars(images, labels, rows):
   images = bilevel.from_uint8(_pad(images, rows))
-  mask = jnp.arange(rows) < len(labels)
-  return bilevel.Exemplars(images, jnp.asarray(_pad(labels, rows)), mask)
+  return bilevel.Exemplars(images, _pad(labels, rows), _real(labels, rows))
 
 
 def _stored(result, count):
@@ -163,4 +162,9 @@ def _stored(result, count):
 
 
 def _pad(array, rows):
-  return np.pad(array, [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1))
+  padding = [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1)
+  return jnp.asarray(np.pad(array, padding))
+
+
+def _real(labels, rows):
+  return jnp.asarray(np.arange(rows) < len(labels))

@@ -6,7 +6,7 @@ whoever calls it saves the state and writes down the result.
 
 import dataclasses
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -160,7 +160,7 @@ def run_phase(
   features, _ = extract(model, method, variables, data.images)
   picks = _select(keys, features, data.labels, range(n_old, n_seen), config)
   images, labels = data.images[picks], data.labels[picks]
-  learning = dict(
+  learning: dict[str, Any] = dict(
     settings=config.bilevel,
     model=model,
     method=method,
