@@ -55,36 +55,53 @@ class Problem:
     """Variables, exemplars and a validation batch."""
     keys = jax.random.split(jax.random.key(0), 4)
     variables = self.model.init(keys[0])
-    shape = self.model.network.image_shape
-    images = jax.random.uniform(keys[1], (self.exemplars, *shape))
-    labels = jnp.arange(self.exemplars) % self.classes
-    valid = jax.random.uniform(keys[2], (self.valid, *shape))
-    valid_labels = jax.random.randint(keys[3], (self.valid,), 0, self.classes)
-    return variables, Exemplars(images, labels), Exemplars(valid, valid_labels)
+    prototypes = self._patches(keys[1], self.classes)
+
+    def images(key, count):
+      labels = jnp.arange(count) % self.classes
+      patches = (prototypes[labels] + self._patches(key, count)) / 2
+      return Exemplars(patches.repeat(8, 1).repeat(8, 2), labels)
+
+    return (
+      variables,
+      images(keys[2], self.exemplars),
+      images(keys[3], self.valid),
+    )
+
+  def _patches(self, key, count):
+    return jax.random.uniform(key, (count, 4, 4, 3))
 
 
-def write(path: str, problem: Problem):
-  """Writes the problem's arrays for a contestant that does not know JAX."""
-  variables, exemplars, valid = problem.draw()
-  # Statistics of the images make a random network behave like a trained one.
-  # Flax moves them a tenth of the way, so ten times that is all of it.
-  train = jax.jit(functools.partial(problem.model.features, train=True))
-  moved = train(variables, exemplars.images)[1]
+def write(path: str, problem: dict):
+  """Writes the problem's arrays for a contestant that does not know JAX.
+
+  The variables resemble those of a trained model: statistics of the images,
+  their class means in the head, weak residual branches. On a random one SGD
+  magnifies rounding errors even more.
+  """
+  spec = Problem(**problem)
+  variables, exemplars, valid = spec.draw()
+  variables = jax.tree_util.tree_map_with_path(_weaken, variables)
+  images, labels, _ = exemplars
+  train = jax.jit(functools.partial(spec.model.features, train=True))
+  features, moved = train(variables, images)
+  # Flax moves statistics a tenth of the way, so ten times that is all of it.
   before = variables["batch_stats"]
   stats = jax.tree.map(lambda a, b: a + 10 * (b - a), before, moved)
-  variables = variables | {"batch_stats": stats}
+  params = variables["params"]
+  seen = jnp.ones(len(labels), bool)
+  head = bilevel.imprint(params["head"], features, labels, seen)
+  variables = {"params": params | {"head": head}, "batch_stats": stats}
   leaves, _ = jax.tree.flatten_with_path(variables)
-  module = problem.model.network.module
+  module = spec.model.network.module
   np.savez(
     path,
-    **{
-      jax.tree_util.keystr(k, simple=True, separator="/"): v for k, v in leaves
-    },
+    **{_name(k): v for k, v in leaves},
     exemplars=exemplars.images,
     labels=exemplars.labels,
     valid=valid.images,
     valid_labels=valid.labels,
-    inner_lr=problem.inner_lr,
+    inner_lr=spec.inner_lr,
     blocks=module.blocks,
     widths=module.widths,
     mean=np.float32(module.mean),
@@ -93,66 +110,81 @@ def write(path: str, problem: Problem):
   return None, {"jax": jax.__version__}
 
 
-def _read(path: str, problem: Problem):
+def _weaken(path, x):
+  branch = path[-2].key == "BatchNorm_1" and path[-1].key == "scale"
+  return 0.2 * x if branch else x
+
+
+def _read(path: str, problem: Problem, double: bool):
   arrays = np.load(path)
-  shapes = jax.eval_shape(problem.draw)[0]
+  structure = jax.eval_shape(problem.draw)[0]  # initialises in float32 only
+  jax.config.update("jax_enable_x64", double)
+  dtype = jnp.float64 if double else jnp.float32
   variables = jax.tree_util.tree_map_with_path(
-    lambda k, _: jnp.asarray(
-      arrays[jax.tree_util.keystr(k, simple=True, separator="/")]
-    ),
-    shapes,
+    lambda k, _: jnp.asarray(arrays[_name(k)], dtype),
+    structure,
   )
-  exemplars = Exemplars(
-    *map(jnp.asarray, (arrays["exemplars"], arrays["labels"]))
+  images = {k: jnp.asarray(arrays[k], dtype) for k in ("exemplars", "valid")}
+  labels, valid_labels = map(
+    jnp.asarray, (arrays["labels"], arrays["valid_labels"])
   )
-  valid = Exemplars(
-    *map(jnp.asarray, (arrays["valid"], arrays["valid_labels"]))
+  return (
+    Exemplars(images["exemplars"], labels),
+    variables,
+    Exemplars(images["valid"], valid_labels),
   )
-  return variables, exemplars, valid
 
 
-def meta_step(path: str, problem: Problem, inner_steps: int, remat: str):
+def _name(path):
+  return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def meta_step(
+  path: str, problem: dict, inner_steps: int, remat: str, double=False
+):
   """Validation loss after the base level, and its gradient in the pixels."""
-  variables, exemplars, valid = _read(path, problem)
-  program = _program(problem, inner_steps, remat)
-  return _compile(program, exemplars, variables, valid)
+  spec = Problem(**problem)
+  args = _read(path, spec, double)
+  return _compile(_program(spec, inner_steps, remat), *args)
 
 
-def head_step(problem: Problem, inner_steps: int, cached: int):
+def head_step(problem: dict, inner_steps: int, cached: int):
   """The meta step that trains the head alone, on cached validation features."""
-  variables, exemplars, _ = problem.draw()
+  spec = Problem(**problem)
+  variables, exemplars, _ = spec.draw()
   config = BilevelConfig(
     scope="head",
-    features_fn=problem.features,
-    head_fn=problem.head,
+    features_fn=spec.features,
+    head_fn=spec.head,
     inner_steps=inner_steps,
   )
-  dim = problem.model.network.feature_dim
+  dim = spec.model.network.feature_dim
   features = jax.random.normal(jax.random.key(1), (cached, dim))
-  valid = Features(features, jnp.arange(cached) % problem.classes)
+  valid = Features(features, jnp.arange(cached) % spec.classes)
   program = functools.partial(bilevel.hypergradient, config=config)
   return _compile(program, exemplars, variables, valid)
 
 
-def backbone_step(problem: Problem):
+def backbone_step(problem: dict):
   """One forward and backward pass of the exemplars through the backbone."""
-  variables, exemplars, _ = problem.draw()
+  spec = Problem(**problem)
+  variables, exemplars, _ = spec.draw()
 
   def program(images, variables):
-    total = lambda images: jnp.sum(problem.features(variables, images) ** 2)
+    total = lambda images: jnp.sum(spec.features(variables, images) ** 2)
     return jax.value_and_grad(total)(images)
 
   return _compile(program, exemplars.images, variables)
 
 
-def memory(problem: Problem, lengths: tuple[int, ...]):
+def memory(problem: dict, lengths: tuple[int, ...]):
   """Bytes that the compiled meta step allots, per remat and inner steps."""
-  arrays = jax.eval_shape(problem.draw)
-  variables, exemplars, valid = arrays
+  spec = Problem(**problem)
+  variables, exemplars, valid = jax.eval_shape(spec.draw)
   allotted = {}
   for remat in ("none", "step", "nested"):
     for steps in lengths:
-      program = jax.jit(_program(problem, steps, remat))
+      program = jax.jit(_program(spec, steps, remat))
       # Buffers are assigned before machine code is made: leave that unoptimised.
       analysis = (
         program.lower(exemplars, variables, valid)

@@ -97,6 +97,7 @@ def _serve(pipe, factory, threads, kwargs):
   try:
     make = getattr(importlib.import_module(module), function)
     step, facts = make(**kwargs)
+    _give_back()
     baseline = _forget_peak()
     pipe.send(facts)
     result = None
@@ -108,7 +109,9 @@ def _serve(pipe, factory, threads, kwargs):
       wall, cpu = time.perf_counter(), time.process_time()
       result = step()
       wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-      pipe.send(Sample(wall, cpu, _peak_bytes() - baseline))
+      peak = _peak_bytes() - baseline
+      _give_back()  # whoever comes next may need all there is
+      pipe.send(Sample(wall, cpu, peak))
   except EOFError:
     pass
   except Exception:
@@ -125,12 +128,16 @@ def _confine(threads):
       file.write("900")
 
 
-def _forget_peak() -> int:
-  """Starts a new peak of resident memory where the process is now."""
+def _give_back():
+  """Returns freed blocks to the system; they would hide later allocations."""
   gc.collect()
   if sys.platform == "linux":
-    # Compilers leave freed blocks behind, which would hide later allocations.
     ctypes.CDLL(None).malloc_trim(0)
+
+
+def _forget_peak() -> int:
+  """Starts a new peak of resident memory where the process is now."""
+  if sys.platform == "linux":
     with open("/proc/self/clear_refs", "w") as file:
       file.write("5")
   return _peak_bytes()

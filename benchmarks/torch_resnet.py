@@ -86,9 +86,10 @@ def load(net: ResNet, variables: dict[str, np.ndarray]) -> None:
   net.load_state_dict(state)
 
 
-def meta_step(problem, inner_steps, channels_last):
+def meta_step(path, inner_steps, channels_last, double=False):
   """Validation loss after the base level, and its gradient in the pixels."""
-  problem = np.load(problem)
+  problem = np.load(path)
+  dtype = torch.float64 if double else torch.float32
   kinds = ("params/", "batch_stats/")
   variables = {k: v for k, v in problem.items() if k.startswith(kinds)}
   widths, blocks = problem["widths"].tolist(), problem["blocks"].tolist()
@@ -99,11 +100,11 @@ def meta_step(problem, inner_steps, channels_last):
   load(net, variables)
   net.eval()
   layout = torch.channels_last if channels_last else torch.contiguous_format
-  net = net.to(memory_format=layout)
+  net = net.to(dtype=dtype, memory_format=layout)
   lr = float(problem["inner_lr"])
 
   def images(name):
-    x = torch.tensor(problem[name]).permute(0, 3, 1, 2)
+    x = torch.tensor(problem[name], dtype=dtype).permute(0, 3, 1, 2)
     return x.contiguous(memory_format=layout)
 
   pixels, labels = images("exemplars"), torch.tensor(problem["labels"]).long()

@@ -21,7 +21,9 @@ def main() -> None:
     sys.exit(2)
   module = importlib.import_module(f"experiments.{name}")
   sys.argv = [f"mnemonics-jax {name}", *sys.argv[2:]]
+  # Help and `config.json` speak of the experiment, not of this door to it.
   sys.modules["__main__"].__doc__ = module.__doc__
+  sys.modules["__main__"].__spec__ = module.__spec__
   for flag in flags.FLAGS.get_key_flags_for_module(module):
     # Makes `--help` show the experiment's flags.
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)

@@ -13,11 +13,15 @@ from typing import Any
 from absl import app, flags
 
 from experiments import workdir as workdir_lib
-from experiments.settings import Settings, UserError
-from mnemonics_jax import data, transfer
+from experiments.settings import (
+  METHODS,
+  NETWORKS,
+  TRANSFERS,
+  Settings,
+  UserError,
+)
+from mnemonics_jax import data
 from mnemonics_jax.data import DataError, Dataset
-from mnemonics_jax.methods import METHODS
-from mnemonics_jax.networks import NETWORKS
 from mnemonics_jax.protocol import ProtocolError
 from mnemonics_jax.report import WorkdirError
 
@@ -27,7 +31,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_enum(
   "method",
   None,
-  sorted(METHODS),
+  METHODS,
   "Base method. lwf, bic and lucir are reported by their head, icarl by the"
   " nearest mean of exemplars; joint is the upper bound, which keeps all data.",
 )
@@ -65,9 +69,15 @@ flags.DEFINE_enum(
 flags.DEFINE_integer(
   "max_change",
   None,
-  "Trust region of learned exemplars in grey levels around their start images.",
+  "Trust region of learned exemplars in grey levels: how far a pixel may move"
+  " from its start image, and again in each adjustment.",
 )
 flags.DEFINE_integer("meta_epochs", None, "Epochs of the exemplar level.")
+flags.DEFINE_bool(
+  "augment_exemplars",
+  None,
+  "Whether exemplars are augmented while they are learned.",
+)
 flags.DEFINE_string(
   "memory",
   None,
@@ -77,7 +87,7 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
   "transfer",
   None,
-  list(transfer.KINDS),
+  TRANSFERS,
   "Weight transfer: learn scales and shifts over frozen weights after phase 0,"
   " one scale per kernel slice (in_out) or per output channel (out).",
 )
@@ -125,7 +135,7 @@ flags.DEFINE_enum(
   " short: reduced to what 2 CPU cores can do; smoke: minutes, only to see"
   " that everything works. Single flags override the preset.",
 )
-flags.DEFINE_enum("net", None, sorted(NETWORKS), "Network.")
+flags.DEFINE_enum("net", None, NETWORKS, "Network.")
 flags.DEFINE_integer("epochs", None, "Epochs of every phase after phase 0.")
 flags.DEFINE_integer("base_epochs", None, "Epochs of phase 0.")
 flags.DEFINE_integer("batch_size", None, "Images per training step.")
@@ -182,6 +192,9 @@ def settings_from_flags(
         " write --seeds=0,1,2."
       ) from None
   values = {"dataset": dataset, "preset": preset, **presets[preset]}
+  if given.get("method") == "joint":
+    # The upper bound replays real data; exemplars only serve its nme read-out.
+    values["exemplars"] = "herding"
   return Settings(**(values | given | own))
 
 
@@ -236,11 +249,18 @@ def run_main(
           f"{argv[1]!r} is not a flag; flags look like --phases=5."
         )
       main(argv)
-    except (UserError, ProtocolError, DataError, WorkdirError) as error:
+    except (
+      UserError,
+      ProtocolError,
+      DataError,
+      WorkdirError,
+      FloatingPointError,
+    ) as error:
       _refuse(str(error))
 
-  # JAX tells which accelerators it did not find; nobody asked.
-  logging.getLogger("jax").setLevel(logging.WARNING)
+  # They tell which accelerators and fonts they found; nobody asked.
+  for library in ("jax", "matplotlib"):
+    logging.getLogger(library).setLevel(logging.WARNING)
   app.run(guarded, flags_parser=parse)
 
 

@@ -9,14 +9,17 @@ val/<class>/*; without val/ a part of each class is held out for testing.
 from absl import flags
 
 from experiments import common
-from experiments.settings import UserError
+from experiments.settings import PAPER_IMAGENET, UserError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(common)
 
 flags.DEFINE_string("data", None, "Directory with one folder per class.")
 flags.DEFINE_integer(
-  "image_size", 64, "Images are resized and cropped to this many pixels square."
+  "image_size",
+  None,
+  "Images are resized and cropped to this many pixels square (64; 224 with"
+  " --preset=paper).",
 )
 flags.DEFINE_float(
   "val_fraction", 0.2, "Share of each class to test on when there is no val/."
@@ -25,12 +28,17 @@ flags.DEFINE_bool(
   "strict", False, "Stop at an unreadable image instead of skipping it."
 )
 
-_COMMON = dict(memory="per_class:10", augment="resized_crop")
+_COMMON = dict(memory="per_class:10")
+_SMALL = dict(_COMMON, net="resnet8", augment="resized_crop", image_size=64)
 PRESETS = {
-  "paper": dict(_COMMON, net="resnet18", epochs=90, base_epochs=90, milestones=(1 / 3, 2 / 3)),
-  "short": dict(_COMMON, net="resnet8", epochs=20, base_epochs=40, finetune_epochs=20, batch_size=32),
-  "smoke": dict(_COMMON, net="resnet8", epochs=1, base_epochs=2, finetune_epochs=1, batch_size=32),
-}  # fmt: skip
+  "paper": dict(_COMMON, **PAPER_IMAGENET),
+  "short": dict(
+    _SMALL, epochs=20, base_epochs=40, finetune_epochs=20, batch_size=32
+  ),
+  "smoke": dict(
+    _SMALL, epochs=1, base_epochs=2, finetune_epochs=1, batch_size=32
+  ),
+}
 
 
 def main(_) -> None:
@@ -42,7 +50,7 @@ def main(_) -> None:
     lambda: common.load_data(
       "folder",
       FLAGS.data,
-      image_size=FLAGS.image_size,
+      image_size=settings.image_size,
       val_fraction=FLAGS.val_fraction,
       strict=FLAGS.strict,
     ),

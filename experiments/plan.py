@@ -5,7 +5,8 @@ import math
 import time
 
 from experiments.settings import Settings, follows_paper
-from mnemonics_jax.phase import Config
+from mnemonics_jax import protocol
+from mnemonics_jax.phase import Config, exemplar_level
 from mnemonics_jax.report.progress import format_duration
 from mnemonics_jax.stream import ClassStream
 from mnemonics_jax.types import StepReport
@@ -24,11 +25,11 @@ def describe(
   allowance = min(config.policy.allowance(sum(split)), config.slots)
   images = allowance * sum(split)
   size = images * math.prod(config.model.network.image_shape)
-  schedule = (
-    "the paper's schedule"
-    if follows_paper(settings)
-    else f"a reduced schedule (--preset={settings.preset})"
-  )
+  schedule = f"the schedule of --preset={settings.preset}"
+  if follows_paper(settings):
+    schedule += ", the paper's"
+  elif settings.preset != "paper":
+    schedule += ", a reduced one"
   joint = (
     " It is the upper bound: every phase trains on the raw data of all classes"
     " seen so far, which an incremental learner never may."
@@ -71,24 +72,37 @@ def _bytes(size):
 def phase_work(config: Config, stream: ClassStream) -> list[float]:
   """Expected work of each phase, in training steps without a teacher."""
   sizes, work, seen = stream.class_sizes, [], 0
+  kept = lambda classes: protocol.kept(config.policy, classes, max(sizes))
   for phase, arriving in enumerate(stream.classes_per_phase):
-    memory = sum(min(config.slots, size) for size in sizes[:seen])
-    new = sum(sizes[seen : seen + arriving])
-    seen += arriving
+    old, seen = seen, seen + arriving
     schedule = config.train if phase else config.base
     if config.method.joint:
       pool, cost = sum(sizes[:seen]), 1.0
     else:
       # The teacher's forward pass adds a third to a step.
-      pool, cost = new + memory, 4 / 3 if phase else 1.0
-    steps = cost * schedule.epochs * math.ceil(pool / schedule.batch_size)
+      pool, cost = sum(sizes[old:seen]) + kept(old), 4 / 3 if phase else 1.0
+    batch = schedule.batch_size
+    steps = cost * schedule.epochs * math.ceil(pool / batch)
+    if config.exemplars == "mnemonics":
+      steps += _meta_work(config, kept(seen) / seen * arriving, pool) / batch
+    if config.adjust and old:
+      steps += _meta_work(config, kept(old), kept(old)) / batch
     if config.finetune != "none":
-      kept = sum(min(config.slots, size) for size in sizes[:seen])
-      batches = math.ceil(kept / config.balance.batch_size)
       cost = 1.0 if config.finetune == "all" else 1 / 3
-      steps += cost * config.balance.epochs * batches
+      steps += cost * config.balance.epochs * math.ceil(kept(seen) / batch)
     work.append(steps)
   return work
+
+
+def _meta_work(config, exemplars, data):
+  """Images that the exemplar level passes forward and backward."""
+  level = exemplar_level(config).config
+  meta_steps = level.steps_per_epoch or math.ceil(data / level.batch_size)
+  passes = exemplars
+  if not level.on_features:
+    # An inner step costs its gradient and the gradient through it.
+    passes = 4 * exemplars * level.inner_steps + level.batch_size
+  return level.epochs * meta_steps * passes
 
 
 class Estimate:

@@ -1,6 +1,5 @@
 """Runs an experiment: every seed, every phase, and what is written of them."""
 
-import json
 from pathlib import Path
 import time
 from typing import Any
@@ -48,7 +47,7 @@ def run(
           _save_arrays(_result(workdir, seed).parent, state, result)
       record = results_lib.run_record(seed, records)
       workdir_lib.write_json(_result(workdir, seed), record)
-  runs = [json.loads(_result(workdir, s).read_text()) for s in settings.seeds]
+  runs = [workdir_lib.read_json(_result(workdir, s)) for s in settings.seeds]
   results = {
     "title": settings.title,
     "dataset": settings.dataset,

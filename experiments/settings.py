@@ -6,17 +6,22 @@ own configuration for a data set and refuses what cannot be run.
 
 import dataclasses
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mnemonics_jax import augment, networks, protocol
-from mnemonics_jax.bilevel import BilevelConfig
-from mnemonics_jax.data import Dataset
-from mnemonics_jax.methods import METHODS
-from mnemonics_jax.model import Model
-from mnemonics_jax.phase import Config
-from mnemonics_jax.stream import ClassStream
-from mnemonics_jax.training import Schedule
+from mnemonics_jax import protocol
+
+if TYPE_CHECKING:
+  from mnemonics_jax.data import Dataset
+  from mnemonics_jax.phase import Config
+  from mnemonics_jax.stream import ClassStream
+
+# What flags may choose from; written out, so that a mistake in a flag or a
+# missing data set is answered before the libraries behind them are imported.
+METHODS = ("bic", "icarl", "icarl_bce", "joint", "lucir", "lwf")
+NETWORKS = ("resnet18", "resnet32", "resnet8")
+TRANSFERS = ("none", "in_out", "out")
 
 
 class UserError(ValueError):
@@ -30,8 +35,9 @@ class Settings:
   dataset: str
   preset: str
   method: str = "lucir"
-  exemplars: str = "herding"
+  exemplars: str = "mnemonics"
   init_exemplars: str = "herding"
+  augment_exemplars: bool = True
   adjust: bool = False
   recipe: str = "tuned"
   scope: str | None = None
@@ -68,7 +74,7 @@ class Settings:
     return " · ".join([self.dataset, self.method, self.exemplars, self.memory])
 
 
-# The letter of the paper for CIFAR-100.
+# The paper's letter, for CIFAR-100 and ImageNet.
 PAPER = dict(
   net="resnet32",
   epochs=160,
@@ -80,15 +86,37 @@ PAPER = dict(
   finetune_epochs=50,
   finetune_learning_rate=0.01,
   images_per_class=None,
+  augment="crop_flip",
+  init_exemplars="random",
+  recipe="paper",
+)
+PAPER_IMAGENET = PAPER | dict(
+  net="resnet18",
+  epochs=90,
+  base_epochs=90,
+  milestones=(1 / 3, 2 / 3),
+  augment="resized_crop",
+  image_size=224,
 )
 
 
 def follows_paper(settings: Settings) -> bool:
-  """Whether network and schedule are the paper's (else they are reduced)."""
-  return all(getattr(settings, name) == PAPER[name] for name in PAPER)
+  """Whether network, schedule and recipe are the paper's (else reduced)."""
+  letter = {"cifar100": PAPER, "folder": PAPER_IMAGENET}.get(settings.dataset)
+  if letter is None:
+    return False
+  learned = settings.exemplars == "mnemonics"
+  names = [
+    name
+    for name in letter
+    if learned or name not in ("recipe", "init_exemplars")
+  ]
+  return all(getattr(settings, name) == letter[name] for name in names)
 
 
 def _augmentation(settings):
+  from mnemonics_jax import augment
+
   return {
     "none": augment.NoAugmentation(),
     "crop": augment.CropFlip(pad=1, mirror=False),
@@ -134,6 +162,8 @@ def _check_ranges(settings):
 
 def _bilevel(settings):
   """The recipe of the exemplar level, overridden by single flags."""
+  from mnemonics_jax.bilevel import BilevelConfig
+
   recipe = {"tuned": BilevelConfig, "paper": BilevelConfig.paper}
   given = dict(
     scope=settings.scope,
@@ -145,6 +175,8 @@ def _bilevel(settings):
 
 
 def _schedule(settings, epochs):
+  from mnemonics_jax.training import Schedule
+
   return Schedule(
     epochs=epochs,
     learning_rate=settings.learning_rate,
@@ -154,11 +186,18 @@ def _schedule(settings, epochs):
   )
 
 
-def build(settings: Settings, dataset: Dataset) -> tuple[Config, ClassStream]:
+def build(
+  settings: Settings, dataset: "Dataset"
+) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
+  from mnemonics_jax import methods, networks
+  from mnemonics_jax.model import Model
+  from mnemonics_jax.phase import Config
+  from mnemonics_jax.stream import ClassStream
+
   classes = len(dataset.class_names)
   split = protocol.split_phases(classes, settings.phases, settings.base_classes)
-  method = METHODS[settings.method](distill=settings.distill)
+  method = methods.METHODS[settings.method](distill=settings.distill)
   stream = ClassStream(
     dataset,
     protocol.class_order(classes, settings.order_seed),
@@ -167,46 +206,52 @@ def build(settings: Settings, dataset: Dataset) -> tuple[Config, ClassStream]:
     joint=method.joint,
   )
   policy = protocol.parse_memory(settings.memory)
-  sizes = stream.class_sizes
-  protocol.check_memory(policy, split, min(sizes))
-  slots = protocol.memory_slots(policy, split, max(sizes))
+  protocol.check_memory(policy, split, min(stream.class_sizes))
   network = networks.NETWORKS[settings.net](
     image_shape=dataset.image_shape, mean=dataset.mean, std=dataset.std
   )
+  train = _schedule(settings, settings.epochs)
   config = Config(
     model=Model(network, method.head, classes),
     method=method,
-    capacity=_pool_capacity(sizes, split, slots, method.joint),
-    slots=slots,
-    # Later phases learn exemplars in one shape, that of the largest.
-    new_slots=max(split[1:], default=split[0]) * slots,
+    **_shapes(stream, policy, method.joint),
     policy=policy,
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
     adjust=settings.adjust,
     bilevel=_bilevel(settings),
+    augment_exemplars=settings.augment_exemplars,
     transfer=settings.transfer,
     finetune=settings.finetune,
     base=_schedule(settings, settings.base_epochs),
-    train=_schedule(settings, settings.epochs),
-    balance=Schedule(
-      settings.finetune_epochs,
-      settings.finetune_learning_rate,
+    train=train,
+    balance=dataclasses.replace(
+      train,
+      epochs=settings.finetune_epochs,
+      learning_rate=settings.finetune_learning_rate,
       milestones=(),
-      batch_size=settings.batch_size,
-      weight_decay=settings.weight_decay,
     ),
     augment=_augmentation(settings),
   )
   return config, stream
 
 
-def _pool_capacity(sizes, split, slots, joint):
-  """The most images any phase trains on: new data and a full memory."""
-  if joint:
-    return sum(sizes)
-  borders = np.cumsum((0, *split))
-  return max(
-    sum(sizes[start:stop]) + start * slots
+def _shapes(stream, policy, joint):
+  """Sizes that no phase exceeds: shapes stay the same for the whole run."""
+  sizes, split = stream.class_sizes, stream.classes_per_phase
+  borders = np.cumsum((0, *split)).tolist()
+  kept = lambda seen: protocol.kept(policy, seen, max(sizes))
+  pools = [
+    sum(sizes[start:stop]) + kept(start)
     for start, stop in itertools.pairwise(borders)
+  ]
+  later = list(itertools.pairwise(borders))[1:]
+  return dict(
+    capacity=sum(sizes) if joint else max(pools),
+    later_capacity=max(pools[1:], default=0),
+    slots=protocol.memory_slots(policy, split, max(sizes)),
+    new_slots=max(
+      (kept(stop) // stop * (stop - start) for start, stop in later), default=0
+    ),
+    old_slots=max(kept(start) for start in borders[:-1]),
   )

@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 import platform
+import shlex
 import subprocess
 import sys
 from typing import Any
@@ -51,21 +52,21 @@ def claim(workdir: Path, settings: Settings) -> None:
   `config.json` with the same settings; nothing in another one is touched.
   """
   path = workdir / "config.json"
+  if path.exists():
+    theirs = read_json(path).get("settings", {})
+    ours = _plain(settings)
+    changes = ", ".join(
+      f"{name} ({theirs.get(name)} there, {ours.get(name)} now)"
+      for name in sorted(theirs.keys() | ours.keys())
+      if theirs.get(name) != ours.get(name)
+    )
+    if changes:
+      raise UserError(
+        f"--workdir={workdir} belongs to a run with other settings: {changes}."
+        " Choose another --workdir or add --fresh."
+      )
+    return
   try:
-    if path.exists():
-      theirs = json.loads(path.read_text())["settings"]
-      ours = _plain(settings)
-      names = sorted(theirs.keys() | ours.keys())
-      differing = [n for n in names if theirs.get(n) != ours.get(n)]
-      if differing:
-        changes = ", ".join(
-          f"{n} ({theirs.get(n)} there, {ours.get(n)} now)" for n in differing
-        )
-        raise UserError(
-          f"--workdir={workdir} belongs to a run with other settings:"
-          f" {changes}. Choose another --workdir or add --fresh."
-        )
-      return
     if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
       raise UserError(
         f"--workdir={workdir} exists and is not a run of this program; choose"
@@ -75,15 +76,29 @@ def claim(workdir: Path, settings: Settings) -> None:
     write_json(
       path,
       {
-        "command": " ".join(["python", "-m", *_command()]),
+        "command": shlex.join(["python", "-m", *_command()]),
         "settings": _plain(settings),
         "environment": _environment(),
       },
     )
-  except (OSError, json.JSONDecodeError, KeyError) as error:
+  except OSError as error:
     raise UserError(
       f"--workdir={workdir} cannot be used ({error}); choose another one."
     ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+  """The object in a file that a run has written."""
+  try:
+    value = json.loads(path.read_bytes())
+    if not isinstance(value, dict):
+      raise ValueError("it is not a JSON object")
+  except (OSError, ValueError) as error:
+    raise UserError(
+      f"--workdir: {path} is damaged ({error}); add --fresh to start over in a"
+      " new directory."
+    ) from error
+  return value
 
 
 def write_json(path: Path, value: Any) -> None:

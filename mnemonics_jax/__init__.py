@@ -13,10 +13,15 @@ The words used throughout, and the paper's symbols for them:
   old, new      classes of earlier phases, classes of this one; both are `seen`
 """
 
-from mnemonics_jax import bilevel
-from mnemonics_jax.protocol import PerClass, Total
-from mnemonics_jax.types import Batch, Exemplars, PhaseResult, PhaseState
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from mnemonics_jax.version import __version__
+
+if TYPE_CHECKING:
+  from mnemonics_jax import bilevel
+  from mnemonics_jax.protocol import PerClass, Total
+  from mnemonics_jax.types import Batch, Exemplars, PhaseResult, PhaseState
 
 __all__ = [
   "Batch",
@@ -28,3 +33,21 @@ __all__ = [
   "__version__",
   "bilevel",
 ]
+
+_HOME = {
+  "Batch": "types",
+  "Exemplars": "types",
+  "PerClass": "protocol",
+  "PhaseResult": "types",
+  "PhaseState": "types",
+  "Total": "protocol",
+}
+
+
+def __getattr__(name: str) -> Any:
+  # On first use: whoever only reads data need not wait for JAX.
+  if name == "bilevel":
+    return importlib.import_module(f"{__name__}.bilevel")
+  if name not in _HOME:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+  return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -22,7 +22,7 @@ def to_float(images: UInt8[Array, "..."]) -> Float[Array, "..."]:
 
 def flip(key: Array, images: Images) -> Images:
   """Mirrors each image left-right with probability one half."""
-  coin = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))
+  coin = jax.random.bernoulli(key, jnp.float32(0.5), (images.shape[0], 1, 1, 1))
   return jnp.where(coin, images[:, :, ::-1], images)
 
 
@@ -52,7 +52,9 @@ class CropFlip:
     crop_key, flip_key = jax.random.split(key)
     border = (self.pad, self.pad)
     padded = jnp.pad(images, ((0, 0), border, border, (0, 0)))
-    offsets = jax.random.randint(crop_key, (n, 2), 0, 2 * self.pad + 1)
+    offsets = jax.random.randint(
+      crop_key, (n, 2), 0, 2 * self.pad + 1, jnp.int32
+    )
     crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), shape)
     images = jax.vmap(crop)(padded, offsets)
     return flip(flip_key, images) if self.mirror else images

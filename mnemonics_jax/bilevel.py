@@ -234,6 +234,12 @@ def optimize_exemplars(
       now, real, variables, starts, valid, reference, active, inner_data
     )
     rows.append({name: float(value) for name, value in row.items()})
+    if not np.isfinite([rows[-1]["loss"], rows[-1]["displacement"]]).all():
+      raise FloatingPointError(
+        f"Learning exemplars diverged in epoch {epoch}: meta loss"
+        f" {rows[-1]['loss']}. A smaller inner_lr or fewer inner_steps usually"
+        " help; Adam as inner optimiser needs eps_root > 0."
+      )
     if callback is not None:
       callback(epoch, now, rows[-1])
   history = History(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -82,8 +83,9 @@ def estimate_memory(
 
   sizes = {remat: compiled_bytes(remat) for remat in ("none", "step", "nested")}
   if limit_bytes is None:
-    stats = jax.devices()[0].memory_stats() or {}
-    limit_bytes = stats.get("bytes_limit", 0)
+    stats = jax.devices()[0].memory_stats()
+    # A CPU keeps no statistics; its limit is the machine's memory.
+    limit_bytes = stats["bytes_limit"] if stats else _machine_bytes()
   fitting = [remat for remat, size in sizes.items() if size <= limit_bytes]
   return MemoryEstimate(**sizes, suggestion=next(iter(fitting), None))
 
@@ -111,11 +113,13 @@ def check_hypergradient(
     method: `forward`, `finite`, or `auto`: forward mode where the model allows
       it (a `jax.custom_vjp` may not), finite differences otherwise.
     epsilon: step of the finite differences, in [0, 1] pixel space.
+    key: the direction, and the randomness of the config if it has any.
     **kwargs: those of `hypergradient`.
   """
+  direction_key, run_key = jax.random.split(key)
   hyper = functools.partial(hypergradient, apply_fn=apply_fn, config=config)
-  args = exemplars, variables, as_data(batch), kwargs
-  direction = jax.random.normal(key, exemplars.images.shape)
+  args = exemplars, variables, as_data(batch), {"key": run_key, **kwargs}
+  direction = jax.random.normal(direction_key, exemplars.images.shape)
 
   def gradient(exemplars, variables, batch, kwargs):
     return hyper(exemplars, variables, batch, **kwargs)[1]
@@ -154,6 +158,10 @@ def check_hypergradient(
   scale = max(norm, abs(reverse), abs(reference), np.finfo(np.float64).tiny)
   error = abs(reverse - reference) / scale
   return HypergradientCheck(error, reverse, reference, used)
+
+
+def _machine_bytes():
+  return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _double(x):

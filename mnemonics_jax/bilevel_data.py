@@ -32,7 +32,9 @@ class Features(NamedTuple):
 
 def shuffle(key: Array, mask: Bool[Array, " n"]) -> Array:
   """Row numbers in random order, real rows first."""
-  return jnp.argsort(jnp.where(mask, jax.random.uniform(key, mask.shape), 2.0))
+  return jnp.argsort(
+    jnp.where(mask, jax.random.uniform(key, mask.shape, jnp.float32), 2.0)
+  )
 
 
 def take(order: Array, mask: Array, size: int, step) -> tuple[Array, Array]:
@@ -75,9 +77,10 @@ def to_uint8(images: Float[Array, "..."]) -> UInt8[Array, "..."]:
 
 def flatten_steps(inner_data) -> Exemplars | Features:
   """Batches along a leading step axis as one batch."""
-  inputs, labels = inner_data[:2]
+  inputs, labels, *mask = inner_data
+  mask = mask[0].reshape(-1) if mask and mask[0] is not None else None
   kind = Features if isinstance(inner_data, Features) else Exemplars
-  return kind(inputs.reshape(-1, *inputs.shape[2:]), labels.reshape(-1))
+  return kind(inputs.reshape(-1, *inputs.shape[2:]), labels.reshape(-1), mask)
 
 
 def masked(data):

@@ -219,9 +219,13 @@ def _extra(inner_data, model) -> Exemplars | None:
   if inner_data is None:
     return None
   labels = inner_data[1]
-  inputs = model.inputs(flatten_steps(inner_data))
+  flat = flatten_steps(inner_data)
+  inputs = model.inputs(flat)
   inputs = inputs.reshape(*labels.shape, *inputs.shape[1:])
-  return Exemplars(inputs, labels, jnp.ones(labels.shape, bool))
+  real = jnp.ones(labels.shape, bool)
+  if flat.mask is not None:
+    real = flat.mask.reshape(labels.shape)
+  return Exemplars(inputs, labels, real)
 
 
 def _scan(step, carry, xs, remat):

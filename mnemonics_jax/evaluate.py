@@ -35,7 +35,7 @@ def extract(
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n classes"]]:
   """Features and logits of all images, in evaluation mode."""
   blocks = []
-  for start in range(0, len(images), _BLOCK):
+  for start in range(0, max(len(images), 1), _BLOCK):
     block = images[start : start + _BLOCK]
     padding = [(0, _BLOCK - len(block))] + [(0, 0)] * 3
     block = np.pad(block, padding)

@@ -4,16 +4,17 @@ What is learned are uint8 images of fixed shapes, padded so that every phase
 runs the same compiled programs.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 import dataclasses
 import functools
+from typing import Any, NamedTuple
 
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, UInt8
+from jaxtyping import Array, Bool, Float, Int, UInt8
 import numpy as np
 
-from mnemonics_jax import bilevel, transfer
+from mnemonics_jax import bilevel, bilevel_config, selection, transfer
 from mnemonics_jax.augment import Augmentation
 from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.methods import Method
@@ -23,16 +24,47 @@ from mnemonics_jax.types import Variables
 # σ of the inner cosine head for models whose own head has none.
 _SIGMA = 10.0
 
-Callback = Callable[[int, bilevel.BilevelState, dict[str, float]], None]
+
+def select(
+  rng: np.random.Generator,
+  features: Float[np.ndarray, "n d"],
+  labels: Int[np.ndarray, " n"],
+  classes: Iterable[int],
+  *,
+  strategy: str,
+  allowance: int,
+) -> Int[np.ndarray, " picks"]:
+  """Rows of the images that become exemplars, at most `allowance` per class."""
+  picks = []
+  for label in classes:
+    own = np.flatnonzero(labels == label)
+    if strategy == "herding":
+      chosen = selection.herding(features[own], allowance)
+    else:
+      chosen = selection.random(rng, len(own), allowance)
+    picks.append(own[chosen])
+  return np.concatenate(picks)
+
+
+class Level(NamedTuple):
+  """A model and a recipe, ready for `bilevel`.
+
+  Attributes:
+    apply_fn: (variables, images) -> the method's logits.
+    config: the recipe with the functions filled in.
+  """
+
+  apply_fn: bilevel_config.ApplyFn
+  config: bilevel.BilevelConfig
 
 
 @functools.cache
 def configure(
-  settings: bilevel.BilevelConfig,
+  recipe: bilevel.BilevelConfig,
   model: Model,
   method: Method,
   augment: Augmentation,
-) -> tuple[Callable, bilevel.BilevelConfig]:
+) -> Level:
   """The model as functions that `bilevel` unrolls.
 
   Cached, because compiled programs are found by the identity of functions.
@@ -53,9 +85,9 @@ def configure(
     return method.logits(variables, outputs)
 
   config = dataclasses.replace(
-    settings, features_fn=features_fn, head_fn=head_fn, augment=augment
+    recipe, features_fn=features_fn, head_fn=head_fn, augment=augment
   )
-  return apply_fn, config
+  return Level(apply_fn, config.resolve())
 
 
 def learn(
@@ -65,14 +97,11 @@ def learn(
   variables: Variables,
   data: tuple[np.ndarray, np.ndarray, np.ndarray],
   *,
-  settings: bilevel.BilevelConfig,
-  model: Model,
-  method: Method,
-  augment: Augmentation,
+  level: Level,
   seen: Bool[Array, " classes"],
   rows: int,
   data_rows: int,
-  callback: Callback | None = None,
+  callback: bilevel.Callback | None = None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Learns the exemplars of new classes on those classes' data (Eq. 8).
 
@@ -82,35 +111,28 @@ def learn(
     labels: their classes.
     variables: Θ_i, where the base level starts.
     data: images, features and labels of the new classes, the validation set.
-    settings: how to learn; see `configure` for what is filled in.
-    model: network and head.
-    method: whose logits the base level trains with (not for `scope="head"`).
-    augment: applied to exemplars in every meta step.
+    level: model and recipe.
     seen: classes that compete.
     rows: number of exemplar rows to pad to.
     data_rows: number of validation rows to pad to.
     callback: called after each meta epoch.
   """
-  apply_fn, config = configure(settings, model, method, augment)
-  config = config.resolve()
-  exemplars = _exemplars(images, labels, rows)
+  on_features = level.config.on_features
   data_images, features, data_labels = data
-  inputs = features if config.on_features else data_images
-  kind = bilevel.Features if config.on_features else bilevel.Exemplars
+  kind = bilevel.Features if on_features else bilevel.Exemplars
   valid = kind(
-    _pad(inputs, data_rows),
+    _pad(features if on_features else data_images, data_rows),
     _pad(data_labels, data_rows),
     _real(data_labels, data_rows),
   )
   result = bilevel.optimize_exemplars(
     key,
-    exemplars,
-    _start(variables, config),
+    _exemplars(images, labels, rows),
+    _start(variables, level),
     valid,
-    apply_fn=apply_fn,
-    config=config,
     active=seen,
     callback=callback,
+    **level._asdict(),
   )
   return _stored(result, len(labels)), result.history
 
@@ -121,32 +143,38 @@ def adjust(
   labels: Int[np.ndarray, " n"],
   variables: Variables,
   *,
-  settings: bilevel.BilevelConfig,
-  model: Model,
-  method: Method,
-  augment: Augmentation,
+  level: Level,
   seen: Bool[Array, " classes"],
   rows: int,
-  callback: Callback | None = None,
+  callback: bilevel.Callback | None = None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
-  apply_fn, config = configure(settings, model, method, augment)
-  config = config.resolve()
   result = bilevel.adjust_exemplars(
     key,
     _exemplars(images, labels, rows),
-    _start(variables, config),
-    apply_fn=apply_fn,
-    config=config,
+    _start(variables, level),
     active=seen,
     callback=callback,
+    **level._asdict(),
   )
   return _stored(result, len(labels)), result.history
 
 
-def _start(variables, config):
+def diagnose(
+  history: bilevel.History, before: np.ndarray, after: np.ndarray
+) -> dict[str, Any]:
+  """What a report shows of a meta loop: its history and the stored change."""
+  change = np.abs(after.astype(np.int32) - before.astype(np.int32))
+  return {
+    **{name: values.tolist() for name, values in history._asdict().items()},
+    "mean_change": float(change.mean()),
+    "max_change": int(change.max()),
+  }
+
+
+def _start(variables, level):
   """Θ_i with an identity T over it if that is what the base level trains."""
-  if config.scope != "transfer":
+  if level.config.scope != "transfer":
     return variables
   identity = transfer.init(variables["params"]["backbone"], "in_out")
   return transfer.apply(variables, identity)

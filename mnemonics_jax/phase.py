@@ -6,7 +6,7 @@ whoever calls it saves the state and writes down the result.
 
 import dataclasses
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +15,23 @@ import numpy as np
 
 from mnemonics_jax import exemplars as exemplars_lib
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import selection, training
-from mnemonics_jax import transfer as transfer_lib
-from mnemonics_jax.augment import Augmentation, CropFlip
+from mnemonics_jax import training, transfer
+from mnemonics_jax.augment import Augmentation, CropFlip, NoAugmentation
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.evaluate import class_means, evaluate, extract
+from mnemonics_jax.holdout import hold_out
+from mnemonics_jax.keys import Keys
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.model import Model
 from mnemonics_jax.protocol import MemoryPolicy, PerClass
 from mnemonics_jax.training import Schedule
-from mnemonics_jax.types import PhaseResult, PhaseState, Report, StepReport
+from mnemonics_jax.types import (
+  PhaseResult,
+  PhaseState,
+  Report,
+  StepReport,
+  Variables,
+)
 
 
 class PhaseData(NamedTuple):
@@ -60,8 +67,10 @@ class Config:
     exemplars: how new exemplars are made: `random` and `herding` choose among
       the images, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
-    adjust: whether old exemplars are adjusted in every phase.
+    adjust: whether old exemplars are adjusted in every phase; each time they
+      may move by the trust region of `bilevel` again.
     bilevel: how exemplars are learned and adjusted.
+    augment_exemplars: whether exemplars are augmented while they are learned.
     transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
     finetune: what the balanced fine-tune trains: `none`, `head` or `all`.
     base: schedule of phase 0.
@@ -73,19 +82,43 @@ class Config:
   model: Model
   method: Method
   capacity: int
+  later_capacity: int
   slots: int
   new_slots: int
+  old_slots: int
   policy: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
   init_exemplars: str = "herding"
   adjust: bool = False
   bilevel: BilevelConfig = BilevelConfig()
+  augment_exemplars: bool = True
   transfer: str = "none"
   finetune: str = "none"
   base: Schedule = Schedule()
   train: Schedule = Schedule()
   balance: Schedule = Schedule(50, 0.01, ())
   augment: Augmentation = CropFlip()
+
+  def __post_init__(self):
+    for name, choices in _CHOICES.items():
+      if getattr(self, name) not in choices:
+        raise ValueError(
+          f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}."
+        )
+
+  @property
+  def start_images(self) -> str:
+    """How exemplars are chosen among the images, before any learning."""
+    learned = self.exemplars == "mnemonics"
+    return self.init_exemplars if learned else self.exemplars
+
+
+_CHOICES = {
+  "exemplars": ("random", "herding", "mnemonics"),
+  "init_exemplars": ("random", "herding"),
+  "transfer": transfer.KINDS,
+  "finetune": ("none", "head", "all"),
+}
 
 
 def begin_run(seed: int, config: Config) -> PhaseState:
@@ -104,36 +137,151 @@ def run_phase(
   data: PhaseData,
   config: Config,
   report: Report = lambda _: None,
+  trained: Variables | None = None,
 ) -> tuple[PhaseState, PhaseResult]:
-  """Learns the new classes in `data` and tests on all classes seen."""
+  """Learns the new classes in `data` and tests on all classes seen.
+
+  Args:
+    state: what the phases before have left.
+    data: what this one may look at.
+    config: what it does.
+    report: receives a `StepReport` as it goes.
+    trained: the outcome of `train_model` if it is already known.
+  """
   model, method = config.model, config.method
-  phase, n_old = state.phase, state.classes_seen
-  n_seen = n_old + data.new_classes
-  index = np.arange(model.classes)
-  classes = Classes(
-    jnp.asarray(index < n_old), jnp.asarray((n_old <= index) & (index < n_seen))
-  )
-  keys = _Keys(state.key, phase)
-  clock = _Clock()
-  test = (data.test_images, data.test_labels)
+  n_seen = state.classes_seen + data.new_classes
+  classes = _classes(state, data, config)
+  keys = Keys(state.key, state.phase)
+  clock = _Clock(report, state.phase)
+  diagnostics = {}
 
   # 1. Model level: train Θ on the old exemplars and the new data.
-  # The joint upper bound has the old images themselves in `data`.
-  nothing = memory_lib.empty(model.classes, config.slots, test[0].shape[1:])
-  old = memory_lib.flat(nothing if method.joint else state.memory)
-  trained_on, held_out = _hold_out(keys, old, data, n_old, method.holdout)
+  clock("train")
+  variables = trained
+  if variables is None:
+    variables = train_model(state, data, config, report)
+
+  # 2. Exemplars of the new classes: chosen, then perhaps learned.
+  clock("exemplars")
+  features, _ = extract(model, method, variables, data.images)
+  picks = exemplars_lib.select(
+    keys.numpy("select"),
+    features,
+    data.labels,
+    range(state.classes_seen, n_seen),
+    strategy=config.start_images,
+    allowance=config.policy.allowance(n_seen),
+  )
+  images, labels = data.images[picks], data.labels[picks]
+  if config.exemplars == "mnemonics":
+    start = images
+    images, history = _learn(
+      state, data, config, report, variables, features, images, labels
+    )
+    diagnostics["exemplars"] = exemplars_lib.diagnose(history, start, images)
+
+  # 3. Adjust the old exemplars, one half validated by the other.
+  memory = state.memory
+  if config.adjust and memory.counts.sum() > 1 and not method.joint:
+    clock("adjust")
+    start, old_labels = memory_lib.flat(memory)
+    adjusted, history = exemplars_lib.adjust(
+      keys("adjust"),
+      start,
+      old_labels,
+      variables,
+      level=exemplar_level(config),
+      seen=classes.seen,
+      rows=config.old_slots,
+      callback=_meta_report(report, state.phase, "adjust", config, parts=2),
+    )
+    diagnostics["adjust"] = exemplars_lib.diagnose(history, start, adjusted)
+    memory = memory_lib.replace(memory, adjusted)
+
+  # 4. Store them; a total budget shrinks every class to its new share.
+  for label in range(state.classes_seen, n_seen):
+    memory = memory_lib.insert(memory, label, images[labels == label])
+  memory = memory_lib.discard(
+    keys.numpy("discard"), memory, config.policy.allowance(n_seen)
+  )
+
+  clock("evaluate")
+  exemplars = memory_lib.flat(memory)
+  test = (data.test_images, data.test_labels)
+  measure = lambda v: evaluate(model, method, v, test, exemplars, n_seen)
+  confusion = {"trained": measure(variables)}
+  confusion["final"] = confusion["trained"]
+
+  # 5. Fine-tune on the memory, in which all classes count alike.
+  if config.finetune != "none" and not method.joint:
+    clock("finetune")
+    variables = training.fit(
+      keys("finetune"),
+      variables,
+      training.make_pool(*exemplars, config.capacity),
+      model=model,
+      method=method,
+      schedule=config.balance,
+      classes=classes,
+      rows=classes.seen,
+      augment=config.augment,
+      scope=config.finetune,
+      report=report,
+      phase=state.phase,
+      stage="finetune",
+    )
+    clock("evaluate")
+    confusion["final"] = measure(variables)
+
+  # 6. Hand over.
+  clock(None)
+  result = PhaseResult(
+    phase=state.phase,
+    classes_seen=n_seen,
+    confusion=confusion,
+    memory_images=int(memory.counts.sum()),
+    memory_bytes=memory_lib.size_bytes(memory),
+    seconds=clock.seconds,
+    diagnostics=diagnostics,
+  )
+  after = state._replace(
+    variables=variables,
+    memory=memory,
+    phase=state.phase + 1,
+    classes_seen=n_seen,
+  )
+  return after, result
+
+
+def train_model(
+  state: PhaseState,
+  data: PhaseData,
+  config: Config,
+  report: Report = lambda _: None,
+) -> Variables:
+  """Θ_i: the model level of a phase, with weight transfer if configured."""
+  model, method = config.model, config.method
+  n_old = state.classes_seen
+  classes = _classes(state, data, config)
+  keys = Keys(state.key, state.phase)
   incremental = n_old > 0 and not method.joint
+  old = memory_lib.flat(state.memory)
+  if method.joint:  # The old images themselves are in `data`.
+    old = (old[0][:0], old[1][:0])
+  trained_on, held_out = hold_out(
+    keys.numpy("holdout"), old, (data.images, data.labels), method.holdout
+  )
+
   variables, teacher, scope = state.variables, None, "all"
   if incremental:
     teacher = variables
     features, _ = extract(model, method, teacher, data.images)
     means = class_means(features, data.labels, model.classes)
     variables = method.begin_phase(variables, means, classes)
-    if config.transfer != "none":
-      backbone = variables["params"]["backbone"]
-      identity = transfer_lib.init(backbone, config.transfer)
-      variables = transfer_lib.apply(variables, identity)
-      scope = "transfer"
+  if incremental and config.transfer != "none":
+    backbone = variables["params"]["backbone"]
+    identity = transfer.init(backbone, config.transfer)
+    variables, scope = transfer.apply(variables, identity), "transfer"
   variables = training.fit(
     keys("train"),
     variables,
@@ -147,121 +295,59 @@ def run_phase(
     augment=config.augment,
     scope=scope,
     report=report,
-    phase=phase,
+    phase=state.phase,
   )
-  variables = transfer_lib.fold(variables)
+  variables = transfer.fold(variables)
   if held_out is not None:
     _, logits = extract(model, method, variables, held_out[0])
     variables = method.calibrate(variables, logits, held_out[1], classes)
-  clock("train")
+  return variables
 
-  # 2. Exemplars of the new classes.
-  memory = state.memory
-  features, _ = extract(model, method, variables, data.images)
-  picks = _select(keys, features, data.labels, range(n_old, n_seen), config)
-  images, labels = data.images[picks], data.labels[picks]
-  learning: dict[str, Any] = dict(
-    settings=config.bilevel,
-    model=model,
-    method=method,
-    augment=config.augment,
-    seen=classes.seen,
+
+def _classes(state, data, config):
+  """Masks of old and new classes."""
+  index = np.arange(config.model.classes)
+  n_old = state.classes_seen
+  old, seen = index < n_old, index < n_old + data.new_classes
+  return Classes(jnp.asarray(old), jnp.asarray(seen & ~old))
+
+
+def _learn(state, data, config, report, variables, features, images, labels):
+  """Exemplars learned from `images`, on the new data and the old exemplars."""
+  old_images, old_labels = memory_lib.flat(state.memory)
+  old_features, _ = extract(config.model, config.method, variables, old_images)
+  new = data.labels >= state.classes_seen
+  valid = (
+    np.concatenate([data.images[new], old_images]),
+    np.concatenate([features[new], old_features]),
+    np.concatenate([data.labels[new], old_labels]),
   )
-  diagnostics = {}
-  if config.exemplars == "mnemonics":
-    # ... learned on the data of those classes, starting from `picks`.
-    start = images
-    images, history = exemplars_lib.learn(
-      keys("exemplars"),
-      images,
-      labels,
-      variables,
-      (data.images, features, data.labels),
-      **learning,
-      rows=config.new_slots if n_old else len(labels),
-      data_rows=config.capacity,
-      callback=_meta_report(report, phase, "exemplars", config.bilevel.epochs),
-    )
-    diagnostics["exemplars"] = _diagnose(history, start, images)
-
-  # 3. Adjust the old exemplars, one half validated by the other.
-  if config.adjust and n_old and not method.joint:
-    adjusted, history = exemplars_lib.adjust(
-      keys("adjust"),
-      *old,
-      variables,
-      **learning,
-      rows=model.classes * config.slots,
-      callback=_meta_report(report, phase, "adjust", 2 * config.bilevel.epochs),
-    )
-    memory = memory_lib.replace(memory, adjusted)
-    diagnostics["adjust"] = _diagnose(history, old[0], adjusted)
-  for label in range(n_old, n_seen):
-    memory = memory_lib.insert(memory, label, images[labels == label])
-
-  # 4. A total budget shrinks every class to its new share.
-  allowance = config.policy.allowance(n_seen)
-  memory = memory_lib.discard(keys.numpy("discard"), memory, allowance)
-  exemplars = memory_lib.flat(memory)
-  clock("exemplars")
-  measure = lambda v: evaluate(model, method, v, test, exemplars, n_seen)
-  confusion = {"trained": measure(variables)}
-  clock("evaluate")
-
-  # 5. Fine-tune on the memory, in which all classes count alike.
-  if config.finetune != "none":
-    variables = training.fit(
-      keys("finetune"),
-      variables,
-      training.make_pool(*exemplars, config.capacity),
-      model=model,
-      method=method,
-      schedule=config.balance,
-      classes=classes,
-      rows=classes.seen,
-      augment=config.augment,
-      scope=config.finetune,
-      report=report,
-      phase=phase,
-      stage="finetune",
-    )
-    clock("finetune")
-
-  # 6. Evaluate and hand over.
-  final = config.finetune != "none"
-  confusion["final"] = measure(variables) if final else confusion["trained"]
-  clock("evaluate")
-  result = PhaseResult(
-    phase=phase,
-    classes_seen=n_seen,
-    confusion=confusion,
-    memory_images=int(memory.counts.sum()),
-    memory_bytes=memory_lib.size_bytes(memory),
-    seconds=clock.seconds,
-    diagnostics=diagnostics,
+  later = state.classes_seen > 0
+  return exemplars_lib.learn(
+    Keys(state.key, state.phase)("exemplars"),
+    images,
+    labels,
+    variables,
+    valid,
+    level=exemplar_level(config),
+    seen=_classes(state, data, config).seen,
+    rows=config.new_slots if later else len(labels),
+    data_rows=config.later_capacity if later else len(valid[2]),
+    callback=_meta_report(report, state.phase, "exemplars", config),
   )
-  return PhaseState(variables, memory, state.key, phase + 1, n_seen), result
 
 
-def _select(keys, features, labels, new, config):
-  """Rows of the images that the exemplars of `new` classes start from."""
-  rng = keys.numpy("select")
-  chosen = config.exemplars
-  if chosen == "mnemonics":
-    chosen = config.init_exemplars
-  allowance = config.policy.allowance(new.stop)
-  picks = []
-  for label in new:
-    own = np.flatnonzero(labels == label)
-    if chosen == "herding":
-      picks.append(own[selection.herding(features[own], allowance)])
-    else:
-      picks.append(own[selection.random(rng, len(own), allowance)])
-  return np.concatenate(picks)
+def exemplar_level(config: Config) -> exemplars_lib.Level:
+  """Model and recipe of the exemplar level."""
+  augment = config.augment if config.augment_exemplars else NoAugmentation()
+  return exemplars_lib.configure(
+    config.bilevel, config.model, config.method, augment
+  )
 
 
-def _meta_report(report, phase, stage, epochs):
+def _meta_report(report, phase, stage, config, parts=1):
   """Meta epochs as `StepReport`s."""
+  epochs = parts * config.bilevel.epochs
 
   def tell(epoch, _, metrics):
     report(StepReport(phase, stage, epoch, epochs, 1, 1, metrics))
@@ -269,65 +355,19 @@ def _meta_report(report, phase, stage, epochs):
   return tell
 
 
-def _diagnose(history, before, after):
-  """What the report shows of a meta loop."""
-  change = np.abs(after.astype(np.int32) - before.astype(np.int32))
-  return {
-    **{name: values.tolist() for name, values in history._asdict().items()},
-    "mean_change": float(change.mean()),
-    "max_change": int(change.max()),
-  }
-
-
-class _Keys:
-  """Independent randomness for each purpose within a phase."""
-
-  _PURPOSES = (
-    "train", "holdout", "select", "exemplars", "adjust", "discard", "finetune",
-  )  # fmt: skip
-
-  def __init__(self, root, phase):
-    self._key = jax.random.fold_in(root, phase)
-
-  def __call__(self, purpose):
-    return jax.random.fold_in(self._key, self._PURPOSES.index(purpose))
-
-  def numpy(self, purpose):
-    return np.random.default_rng(np.asarray(jax.random.key_data(self(purpose))))
-
-
 class _Clock:
-  """Seconds spent in each stage."""
+  """Seconds spent in each stage, and the report that it begins."""
 
-  def __init__(self):
+  def __init__(self, report, phase):
     self.seconds = {}
-    self._last = time.perf_counter()
+    self._tell = lambda stage: report(StepReport(phase, stage, 0, 1, 0, 1))
+    self._last, self._stage = time.perf_counter(), None
 
   def __call__(self, stage):
     now = time.perf_counter()
-    self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
-    self._last = now
-
-
-def _hold_out(keys, old, data, n_old, fraction):
-  """Splits old exemplars and new data into a training and a held-out set.
-
-  A share `fraction` of each old class's exemplars is held out, at least one
-  if that leaves one to train on, and as many images of every new class.
-  """
-  images = np.concatenate([old[0], data.images])
-  labels = np.concatenate([old[1], data.labels])
-  if not (fraction and n_old):
-    return (images, labels), None
-  rng = keys.numpy("holdout")
-  counts = np.bincount(old[1], minlength=n_old)
-  shares = np.minimum(np.maximum(1, np.round(fraction * counts)), counts - 1)
-  share_new = int(shares.max())
-  if not share_new:
-    return (images, labels), None
-  held = np.zeros(len(labels), bool)
-  for label in range(n_old + data.new_classes):
-    own = np.flatnonzero(labels == label)
-    share = int(shares[label]) if label < n_old else share_new
-    held[rng.permutation(own)[:share]] = True
-  return (images[~held], labels[~held]), (images[held], labels[held])
+    if self._stage is not None:
+      spent = self.seconds.get(self._stage, 0.0) + now - self._last
+      self.seconds[self._stage] = spent
+    self._last, self._stage = now, stage
+    if stage is not None:
+      self._tell(stage)

@@ -7,6 +7,7 @@ trained.
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import re
 
 from jaxtyping import Float, Int
 import numpy as np
@@ -55,6 +56,11 @@ def split_phases(
       f"--phases={phases} brings nothing new; use --phases=1 or more."
     )
   rest = num_classes - base
+  if not rest:
+    raise ProtocolError(
+      f"--base_classes={base} leaves no class for --phases={phases}; use"
+      f" --base_classes={num_classes - 1} or fewer."
+    )
   if phases > rest:
     raise ProtocolError(
       f"--phases={phases} would leave phases without classes: only {rest} of"
@@ -113,14 +119,14 @@ MemoryPolicy = PerClass | Total
 
 def parse_memory(text: str) -> MemoryPolicy:
   """Reads `per_class:20` or `total:2000`."""
-  kind, _, number = text.partition(":")
-  policy = {"per_class": PerClass, "total": Total}.get(kind)
-  if policy is None or not number.lstrip("-").isdecimal():
+  parts = re.fullmatch(r"(per_class|total):(-?[0-9]{1,9})", text)
+  if parts is None:
     raise ProtocolError(
       f"--memory={text} is not a memory policy. Use per_class:N (N images of"
       " every class) or total:N (N images altogether)."
     )
-  return policy(int(number))
+  policy = {"per_class": PerClass, "total": Total}[parts[1]]
+  return policy(int(parts[2]))
 
 
 def check_memory(
@@ -134,10 +140,11 @@ def check_memory(
       f" classes need at least total:{classes}."
     )
   if policy.allowance(classes) > smallest_class:
+    kind, per = str(policy).split(":")[0], policy.allowance(classes)
+    most = smallest_class * (classes if kind == "total" else 1)
     raise ProtocolError(
-      f"--memory={policy} asks for {policy.allowance(classes)} exemplars per"
-      f" class, but the smallest class has {smallest_class} training images."
-      f" Use per_class:{smallest_class} or less."
+      f"--memory={policy} asks for {per} exemplars per class, but the smallest"
+      f" class has {smallest_class} training images. Use {kind}:{most} or less."
     )
 
 
@@ -146,6 +153,13 @@ def memory_slots(
 ) -> int:
   """Image slots per class that suffice for the whole run."""
   return min(policy.allowance(classes_per_phase[0]), largest_class)
+
+
+def kept(policy: MemoryPolicy, classes_seen: int, largest_class: int) -> int:
+  """The most exemplars there may be once `classes_seen` are known."""
+  if not classes_seen:
+    return 0
+  return classes_seen * min(policy.allowance(classes_seen), largest_class)
 
 
 def accuracy(

@@ -213,6 +213,12 @@ def _steps(
   return lax.fori_loop(start, stop, step, (variables, opt_state, sums))
 
 
+@jax.jit
+def _finite(variables):
+  leaves = jax.tree.leaves(variables)
+  return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
+
+
 def _zero_metrics(variables, teacher, pool, classes, **names):
   """Zeros in the shape of the metrics that `_loss` will return."""
   part = trainable(variables, names["scope"])
@@ -286,11 +292,13 @@ def fit(
         epoch_key, classes, rows, **static,
       )  # fmt: skip
       loss = float(sums["loss"])
-      if not math.isfinite(loss):
+      # The last loss of an epoch was measured before its update.
+      if not math.isfinite(loss) or (stop == steps and not _finite(variables)):
         raise Diverged(
-          f"The loss became {loss} in phase {phase}, stage {stage}, epoch"
-          f" {epoch}, steps {done} to {stop}. A smaller learning rate"
-          f" (--learning_rate, now {rate:g}) usually helps."
+          f"Training diverged in phase {phase}, stage {stage}, epoch {epoch},"
+          f" steps {done} to {stop} (loss {loss / stop:g}). A learning rate"
+          f" below {rate:g} usually helps: --learning_rate, for the fine-tune"
+          " --finetune_learning_rate."
         )
       seconds = time.perf_counter() - began
       pace = max(1, int(_SECONDS_PER_CALL * (stop - done) / seconds))

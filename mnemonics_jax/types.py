@@ -95,7 +95,7 @@ class StepReport(NamedTuple):
 
   Attributes:
     phase: index of the phase.
-    stage: `train`, `exemplars`, `adjust`, `calibrate`, `finetune` or `evaluate`.
+    stage: `train`, `exemplars`, `adjust`, `finetune` or `evaluate`.
     epoch: index of the running epoch of that stage.
     epochs: number of epochs the stage has.
     step: steps of this epoch done so far.

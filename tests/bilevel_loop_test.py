@@ -134,7 +134,7 @@ def meta_loss(variables, batch, **static):
 def test_learned_exemplars_beat_herding_on_digits():
   config = change(ON_FEATURES, max_change=None, outer_lr=0.02)
   gains = []
-  for seed in range(5):
+  for seed in range(5, 10):  # The settings were chosen on seeds 0 to 4.
     variables, exemplars, data, queries = digits(seed)
     result = bilevel.optimize_exemplars(
       jax.random.key(seed), exemplars, variables, data, config=config

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 QUICK = (
   "--preset=smoke", "--epochs=1", "--base_epochs=1", "--images_per_class=20",
+  "--meta_epochs=1", "--adjust",
 )  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def test_a_run_says_what_it_does_and_ends_with_the_report(finished):
   workdir, output = finished
   first = output.splitlines()[0]
   for part in ("10 classes of digits", "6 phases of 5 + 5×1", "lucir",
-               "herding", "per seed (0, 1)", "per_class:5", "50 images", "9.6 kB",
+               "mnemonics", "per seed (0, 1)", "per_class:5", "50 images", "9.6 kB",
                "`head`", "to out"):  # fmt: skip
     assert part in first
   assert "head" in output and "nme" in output
@@ -62,7 +63,10 @@ def test_the_work_directory_is_complete(finished):
     for line in (workdir / "metrics.jsonl").read_text().splitlines()
   ]
   epochs = [m for m in metrics if m["kind"] == "epoch"]
-  assert len(epochs) == 2 * 6 and len(metrics) == len(epochs) + 2 * 6
+  stages = [m["stage"] for m in epochs if m["seed"] == 1]
+  assert stages.count("train") == stages.count("exemplars") == 6
+  assert stages.count("adjust") == 2 * 5
+  assert len(metrics) == len(epochs) + 2 * 6
   assert (workdir / "report.html").stat().st_size > 10_000
   assert list((workdir / "tensorboard").rglob("*tfevents*"))
   for png in (workdir / "figures").glob("*.png"):
@@ -129,12 +133,17 @@ BAD_FLAGS = [
   ("--phases=6", "--phases=6"),
   ("--phases=two", "--phases"),
   ("--base_classes=11", "--base_classes=11"),
-  ("--base_classes=10", "--phases"),
+  ("--base_classes=10", "--base_classes=9 or fewer"),
   ("--memory=per_class:0", "--memory"),
   ("--memory=per_class:-5", "--memory"),
   ("--memory=per_class:1000", "--memory"),
   ("--memory=total:9", "total:10"),
   ("--memory=lots", "--memory"),
+  ("--memory=per_class:--5", "--memory"),
+  ("--memory=total:9000", "total:1"),
+  ("--max_change=-1", "--max_change"),
+  ("--meta_epochs=0", "--meta_epochs"),
+  ("--finetune_epochs=0", "--finetune_epochs"),
   ("--seeds=a,b", "--seeds"),
   ("--seeds=", "--seeds"),
   ("--seeds=1,1", "--seeds"),
@@ -178,6 +187,45 @@ def test_mistakes_get_one_sentence_and_exit_code_2(
   assert named in message and "Traceback" not in message
   assert len(message.strip().splitlines()) == 1
   assert not list(tmp_path.iterdir())
+
+
+def test_divergence_is_explained(tmp_path):
+  done = _call(
+    "digits", *QUICK, "--learning_rate=1e9", "--workdir=out", cwd=tmp_path
+  )
+  assert done.returncode == 2 and "Traceback" not in done.stderr
+  assert "phase 0" in done.stderr and "--learning_rate" in done.stderr
+
+
+@pytest.mark.parametrize("damage", [b"[]", b"{", b"\xff\x00"])
+def test_a_damaged_work_directory_is_explained(tmp_path, damage):
+  (tmp_path / "out").mkdir()
+  (tmp_path / "out" / "config.json").write_bytes(damage)
+  done = _call("digits", *QUICK, "--workdir=out", cwd=tmp_path)
+  assert done.returncode == 2 and "Traceback" not in done.stderr
+  assert "config.json is damaged" in done.stderr
+  assert (tmp_path / "out" / "config.json").read_bytes() == damage
+
+
+def test_flags_offer_what_the_library_has():
+  from experiments import settings
+  from mnemonics_jax import methods, networks, transfer
+
+  assert sorted(methods.METHODS) == sorted(settings.METHODS)
+  assert sorted(networks.NETWORKS) == sorted(settings.NETWORKS)
+  assert transfer.KINDS == settings.TRANSFERS
+
+
+def test_missing_data_are_noticed_before_jax_is_imported(tmp_path):
+  code = (
+    "import sys\nfrom experiments import cifar\nfrom mnemonics_jax import data\n"
+    f"try: data.load('cifar100', {str(tmp_path / 'nowhere')!r})\n"
+    "except data.DataError: print('jax' in sys.modules)"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+  )
+  assert done.stdout.strip() == "False", done.stderr
 
 
 def test_missing_data_is_explained(tmp_path):

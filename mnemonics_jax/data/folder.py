@@ -45,7 +45,7 @@ def load(
   def build() -> Dataset:
     images, problems = _decode_all(listing.files, image_size, progress)
     notes = tuple(
-      f"skipped {printable(path.relative_to(root))}: {problem}"
+      f"unreadable {printable(path.relative_to(root))}: {problem}"
       for path, problem in zip(listing.files, problems, strict=True)
       if problem
     )

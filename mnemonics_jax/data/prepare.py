@@ -177,13 +177,17 @@ def run(source: str | None, data_dir: str | None) -> int:
       )
     target = prepare(source, data_dir, progress=show)
   except DataError as error:
-    print(error, file=sys.stderr)
-    return 2
+    return _refuse(error)
   print(
     f"CIFAR-100 (50,000 + 10,000 images, read back and equal) is in {target}"
   )
   print(f"Use it with --data_dir={target.parent.parent}")
   return 0
+
+
+def _refuse(error: Exception) -> int:
+  print(f"error: {error}", file=sys.stderr)
+  return 2
 
 
 def _show_progress(done: int, total: int) -> None:
@@ -205,4 +209,14 @@ if __name__ == "__main__":
     "Where to write cifar100/3.0.2; $MNEMONICS_DATA_DIR or "
     "~/tensorflow_datasets by default.",
   )
-  app.run(lambda argv: run(flags.FLAGS.source, flags.FLAGS.data_dir))
+
+  def parse(argv):
+    try:
+      return flags.FLAGS(argv)
+    except flags.Error as error:
+      sys.exit(_refuse(error))
+
+  app.run(
+    lambda argv: run(flags.FLAGS.source, flags.FLAGS.data_dir),
+    flags_parser=parse,
+  )

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from scipy import optimize, special
 
 from mnemonics_jax import losses
 from mnemonics_jax.methods.base import Method
@@ -65,6 +64,8 @@ def fit_bias(logits, labels, classes, *, ridge):
   Solved on the host: two unknowns, a few hundred logits whose number changes
   from phase to phase.
   """
+  from scipy import optimize, special  # Slow to import, and only BiC needs it.
+
   new = np.asarray(classes.new)[np.asarray(classes.seen)]
   z = np.asarray(logits, np.float64)[:, np.asarray(classes.seen)]
   rows = np.arange(len(labels))

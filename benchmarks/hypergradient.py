@@ -1,0 +1,279 @@
+"""What the meta step costs: time and memory against PyTorch.
+
+  python -m benchmarks.hypergradient            # about half an hour
+  python -m benchmarks.hypergradient --quick    # a minute, small shapes
+
+One meta step is the validation loss after the base level and its gradient with
+respect to the exemplars' pixels. PyTorch computes the same from the same weights
+(`torch.func.functional_call`, `create_graph=True`), without checkpointing. It is
+an optional competitor: `pip install -e .[bench]`.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import platform
+import tempfile
+from typing import Any
+
+from absl import app, flags
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.measure import Contestant, ContestantError
+
+_QUICK = flags.DEFINE_bool("quick", False, "Small shapes, one minute.")
+_OUTPUT = flags.DEFINE_string(
+  "output", "benchmarks/results/hypergradient.json", "Where the JSON goes."
+)
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Turns of each contestant.")
+_THREADS = flags.DEFINE_integer("threads", 2, "Processors a contestant uses.")
+
+REMATS = ("none", "step", "nested")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """What is measured; each dict holds arguments of `jax_resnet.Problem`.
+
+  Attributes:
+    meta: the meta step that trains everything, in float32.
+    same: a smaller one, for comparing gradients in float64.
+    head: the meta step that trains the head alone.
+    inner_steps: of `meta` and `same`.
+    head_steps: of `head`.
+    growth: inner steps for which memory is compared.
+    torch_growth: those among them that PyTorch runs, too.
+  """
+
+  meta: dict[str, Any]
+  same: dict[str, Any]
+  head: dict[str, Any]
+  inner_steps: tuple[int, ...] = (5, 20)
+  head_steps: int = 50
+  growth: tuple[int, ...] = (1, 5, 10, 20, 40, 100)
+  torch_growth: tuple[int, ...] = (10,)
+
+
+FULL = Plan(
+  meta=dict(network="resnet32", exemplars=100, valid=128),
+  same=dict(network="resnet32", exemplars=20, valid=20),
+  head=dict(network="resnet32", exemplars=1000, classes=50),
+)
+QUICK = Plan(
+  meta=dict(network="resnet8", exemplars=10, valid=10),
+  same=dict(network="resnet8", width=4, exemplars=10, valid=10),
+  head=dict(network="resnet8", exemplars=50),
+  inner_steps=(2, 4),
+  head_steps=10,
+  growth=(1, 4),
+  torch_growth=(3,),
+)
+
+
+def main(_):
+  plan = QUICK if _QUICK.value else FULL
+  packages = ("jax", "jaxlib", "torch", "numpy")
+  has_torch = importlib.util.find_spec("torch") is not None
+  if not has_torch:
+    packages = tuple(p for p in packages if p != "torch")
+    print("PyTorch is not installed, so nothing is compared with it.")
+    print("Install it with: pip install -e '.[bench]'\n")
+  results: dict[str, Any] = {
+    "date": datetime.date.today().isoformat(),
+    "machine": measure.machine() | {"threads": _THREADS.value},
+    "versions": {"python": platform.python_version()}
+    | {p: importlib.metadata.version(p) for p in packages},
+    "plan": dataclasses.asdict(plan),
+  }
+  output = pathlib.Path(_OUTPUT.value)
+  output.parent.mkdir(parents=True, exist_ok=True)
+
+  def part(name, title, rows):
+    results[name] = rows
+    print(f"{title}\n\n{measure.table([_shown(row) for row in rows])}\n")
+    # After each part: the next one may not survive.
+    output.write_text(json.dumps(results, indent=2) + "\n")
+
+  with tempfile.TemporaryDirectory() as folder:
+    meta, same = (f"{folder}/{name}.npz" for name in ("meta", "same"))
+    _ours("write", path=meta, problem=plan.meta).close()
+    _ours("write", path=same, problem=plan.same).close()
+    rows = []
+    if has_torch:
+      for steps in plan.inner_steps:
+        rows.append(agreement(same, plan.same, steps))
+      part("agreement", "Equal results: gradients in float64", rows)
+    for steps in plan.inner_steps:
+      rows = meta_step(meta, plan.meta, steps, has_torch)
+      part(f"meta_step_{steps}", f"Meta step, {steps} inner steps", rows)
+    rows = growth(meta, plan, has_torch, results)
+    part("growth", "Memory of the meta step over inner steps", rows)
+  rows = head_step(plan)
+  title = f'scope="head", {plan.head["exemplars"]} exemplars'
+  part("head", f"{title}, {plan.head_steps} inner steps", rows)
+
+
+def agreement(path, problem, steps) -> dict[str, Any]:
+  """Relative distance of our gradient and PyTorch's, in float64."""
+  ours = dict(path=path, problem=problem, inner_steps=steps, double=True)
+  theirs = dict(path=path, inner_steps=steps, double=True, channels_last=False)
+  with (
+    _ours("meta_step", remat="step", **ours) as a,
+    _theirs(**theirs) as b,
+  ):
+    measure.take_turns({"a": a, "b": b}, 1)
+    return {
+      "inner steps": steps,
+      "relative difference": _distance(a.result(), b.result()),
+    }
+
+
+def meta_step(path, problem, steps, has_torch) -> list[dict[str, Any]]:
+  """Time and peak memory of one meta step, with the best PyTorch as unit."""
+  common = dict(path=path, inner_steps=steps)
+  makers = {
+    f'ours, remat="{remat}"': lambda remat=remat: _ours(
+      "meta_step", problem=problem, remat=remat, **common
+    )
+    for remat in REMATS
+  }
+  if has_torch:
+    makers = {
+      "PyTorch": lambda: _theirs(channels_last=False, **common),
+      "PyTorch, channels last": lambda: _theirs(channels_last=True, **common),
+    } | makers
+  rows, samples, results, facts = [], {}, {}, {}
+  with contextlib.ExitStack() as stack:
+    contestants = {k: stack.enter_context(v()) for k, v in makers.items()}
+    for _ in range(_ROUNDS.value):
+      for name in list(contestants):
+        try:
+          sample = contestants[name].turn()
+        except ContestantError as error:
+          print(f"{name}: {error}")
+          del contestants[name]
+          continue
+        samples.setdefault(name, []).append(sample)
+    for name, contestant in contestants.items():
+      results[name] = contestant.result()
+      facts[name] = contestant.facts
+  rivals = [name for name in results if name.startswith("PyTorch")]
+  bests = {name: measure.best(samples[name]) for name in results}
+  rival = min(rivals, key=lambda name: bests[name].seconds, default=None)
+  for name in makers:
+    if name not in bests:
+      rows.append({"name": name, "failed": True})
+      continue
+    row = {"name": name, **bests[name]._asdict()}
+    row["compile_seconds"] = facts[name].get("compile_seconds")
+    if rival is not None:
+      row["speed"] = bests[rival].seconds / bests[name].seconds
+      row["memory"] = bests[name].peak_bytes / bests[rival].peak_bytes
+      row["difference"] = _distance(results[name], results[rival])
+    row["samples"] = samples[name]
+    rows.append(row)
+  return rows
+
+
+def growth(path, plan, has_torch, results) -> list[dict[str, Any]]:
+  """Bytes the compiler allots per remat, and what PyTorch was seen to use."""
+  lengths = plan.growth
+  with _ours("memory", problem=plan.meta, lengths=lengths) as compiler:
+    allotted = compiler.facts
+  rows = [
+    {"inner steps": n} | {remat: allotted[remat, n] for remat in REMATS}
+    for n in lengths
+  ]
+  if not has_torch:
+    return rows
+  measured = {}
+  for n in plan.torch_growth:
+    with _theirs(path=path, inner_steps=n, channels_last=False) as rival:
+      measured[n] = rival.turn().peak_bytes
+  for n in plan.inner_steps:
+    for row in results[f"meta_step_{n}"]:
+      if row["name"] == "PyTorch":
+        measured[n] = row.get("peak_bytes")
+  return [row | {"PyTorch": measured.get(row["inner steps"])} for row in rows]
+
+
+def head_step(plan) -> list[dict[str, Any]]:
+  """The head's meta step against one pass of the exemplars alone."""
+  with (
+    _ours("backbone_step", problem=plan.head) as backbone,
+    _ours(
+      "head_step", problem=plan.head, inner_steps=plan.head_steps, cached=4096
+    ) as head,
+  ):
+    names = {
+      "forward + backward of the exemplars": backbone,
+      "meta step": head,
+    }
+    samples = measure.take_turns(names, _ROUNDS.value)
+    bests = {name: measure.best(turns) for name, turns in samples.items()}
+    unit = next(iter(bests.values())).seconds
+    return [
+      {"name": name, **sample._asdict()}
+      | {"time": sample.seconds / unit, "samples": samples[name]}
+      | {"compile_seconds": names[name].facts["compile_seconds"]}
+      for name, sample in bests.items()
+    ]
+
+
+def _ours(function, **kwargs) -> Contestant:
+  return Contestant(
+    f"benchmarks.jax_resnet:{function}", threads=_THREADS.value, **kwargs
+  )
+
+
+def _theirs(**kwargs) -> Contestant:
+  return Contestant(
+    "benchmarks.torch_resnet:meta_step", threads=_THREADS.value, **kwargs
+  )
+
+
+def _distance(a, b) -> float:
+  return float(np.linalg.norm(a[1] - b[1]) / np.linalg.norm(b[1]))
+
+
+_SHOWN = {
+  "name": ("", "{}"),
+  "seconds": ("seconds", "{:.2f}"),
+  "cpu_seconds": ("CPU seconds", "{:.1f}"),
+  "time": ("time", "{:.2f}×"),
+  "speed": ("speed", "{:.2f}×"),
+  "peak_bytes": ("peak memory", "{:,.0f} MiB"),
+  "memory": ("memory", "{:.0%}"),
+  "compile_seconds": ("compile", "{:.1f} s"),
+  "difference": ("difference", "{:.1e}"),
+  "inner steps": ("inner steps", "{}"),
+  "relative difference": ("relative difference", "{:.1e}"),
+  **{k: (k, "{:,.0f} MiB") for k in (*REMATS, "PyTorch")},
+}
+_BYTES = ("peak_bytes", *REMATS, "PyTorch")
+
+
+def _shown(row) -> dict[str, str]:
+  """The columns of a row that a reader wants to see, formatted."""
+  if row.get("failed"):
+    return {"": row["name"]} | {
+      _SHOWN[k][0]: "failed"
+      for k in ("seconds", "cpu_seconds", "peak_bytes", "compile_seconds")
+    }
+  shown = {}
+  for key, (title, form) in _SHOWN.items():
+    if key in row:
+      value = row[key]
+      if value is not None and key in _BYTES:
+        value /= 2**20
+      shown[title] = "" if value is None else form.format(value)
+  return shown
+
+
+if __name__ == "__main__":
+  app.run(main)
