@@ -104,8 +104,8 @@ def write(path: str, problem: dict):
     inner_lr=spec.inner_lr,
     blocks=module.blocks,
     widths=module.widths,
-    mean=np.float32(module.mean),
-    std=np.float32(module.std),
+    mean=module.mean,
+    std=module.std,
   )
   return None, {"jax": jax.__version__}
 

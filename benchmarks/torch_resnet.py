@@ -38,8 +38,8 @@ class ResNet(nn.Module):
 
   def __init__(self, blocks, widths, classes, mean, std):
     super().__init__()
-    self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1))
-    self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1))
+    self.register_buffer("mean", _per_channel(mean))
+    self.register_buffer("std", _per_channel(std))
     self.Conv_0 = nn.Conv2d(3, widths[0], 3, 1, 1, bias=False)
     self.BatchNorm_0 = nn.BatchNorm2d(widths[0])
     self.names, inputs = [], widths[0]
@@ -61,6 +61,11 @@ class ResNet(nn.Module):
       x = self.get_submodule(name)(x)
     x = x.mean((2, 3))
     return self.sigma * _unit(x) @ _unit(self.weight).T
+
+
+def _per_channel(values):
+  # Precise until the network is cast, or float64 would not be.
+  return torch.tensor(values, dtype=torch.float64).reshape(1, -1, 1, 1)
 
 
 def _unit(x):

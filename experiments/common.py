@@ -249,13 +249,7 @@ def run_main(
           f"{argv[1]!r} is not a flag; flags look like --phases=5."
         )
       main(argv)
-    except (
-      UserError,
-      ProtocolError,
-      DataError,
-      WorkdirError,
-      FloatingPointError,
-    ) as error:
+    except (UserError, ProtocolError, DataError, WorkdirError) as error:
       _refuse(str(error))
 
   # They tell which accelerators and fonts they found; nobody asked.

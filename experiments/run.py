@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments import plan
 from experiments import workdir as workdir_lib
-from experiments.settings import Settings, build, follows_paper
+from experiments.settings import Settings, UserError, build, follows_paper
 from mnemonics_jax import phase, report
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.report import results as results_lib
@@ -40,7 +40,12 @@ def run(
         records = []
         state = phase.begin_run(seed, config)
         for data in stream:
-          state, result = phase.run_phase(state, data, config, notify)
+          try:
+            state, result = phase.run_phase(state, data, config, notify)
+          except FloatingPointError as error:
+            raise UserError(
+              f"Seed {seed}, phase {state.phase}: {error}"
+            ) from error
           record = results_lib.phase_record(result, stream.classes_per_phase)
           records.append(record)
           log.write({"kind": "phase", "seed": seed, **record})

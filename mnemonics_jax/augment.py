@@ -55,7 +55,9 @@ class CropFlip:
     offsets = jax.random.randint(
       crop_key, (n, 2), 0, 2 * self.pad + 1, jnp.int32
     )
-    crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), shape)
+    crop = lambda image, at: lax.dynamic_slice(
+      image, (at[0], at[1], jnp.int32(0)), shape
+    )
     images = jax.vmap(crop)(padded, offsets)
     return flip(flip_key, images) if self.mirror else images
 

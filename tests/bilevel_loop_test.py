@@ -193,6 +193,13 @@ def brighten(key, images):
   return images * jax.random.uniform(key, (len(images), 1, 1, 1), minval=0.8)
 
 
+def test_divergence_is_an_error_not_a_black_image():
+  exemplars, variables, data = tiny()
+  config = change(TINY, inner_lr=float("inf"))
+  with pytest.raises(FloatingPointError, match="diverged in epoch 0"):
+    bilevel.optimize_exemplars(KEY, exemplars, variables, data, config=config)
+
+
 def test_continuing_a_saved_state_is_bitwise_the_same():
   exemplars, variables, data = tiny()
   config = change(TINY, augment=brighten, inner_batch_size=2, batch_size=8)

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from mnemonics_jax import bilevel
+from mnemonics_jax.augment import CropFlip
 from mnemonics_jax.bilevel import BilevelConfig, Exemplars, Features
 
 CLASSES = 3
@@ -113,7 +114,7 @@ def assert_matches_finite_differences(exemplars, loss_and_grad):
     pixel = np.zeros(images.size)
     pixel[place] = 1
     directions.append(pixel.reshape(images.shape))
-  h = 1e-3
+  h = 3e-4
   for d in directions:
     near = loss(images + h * d) - loss(images - h * d)
     far = loss(images + 2 * h * d) - loss(images - 2 * h * d)
@@ -578,6 +579,28 @@ def test_check_hypergradient_agrees_in_float32_and_finds_a_wrong_gradient():
   result = check(config=config, method="finite")
   assert result.method == "finite" and result.error < 1e-3
   assert check(config=change(config, truncate=1), method="finite").error > 0.01
+
+
+def test_check_hypergradient_serves_random_configs():
+  apply_fn, args = linear_problem(6)
+  config = change(
+    ALL, inner_lr=0.01, inner_batch_size=2, augment=CropFlip(pad=1)
+  )
+  result = bilevel.check_hypergradient(
+    jax.random.key(0), *args, apply_fn=apply_fn, config=config
+  )
+  assert result.error < 1e-3
+
+
+def test_masked_rows_of_inner_data_do_not_count():
+  apply_fn, (exemplars, variables, batch) = linear_problem(6)
+  inner = [x.reshape(3, 2, *x.shape[1:]) for x in batch]
+  train = lambda data: bilevel.unroll(
+    exemplars, variables, apply_fn=apply_fn, config=ALL, inner_data=data
+  )["params"]
+  hidden = Exemplars(*inner, jnp.zeros((3, 2), bool))
+  np.testing.assert_allclose(train(hidden), train(None), atol=1e-6)
+  assert np.abs(train(Exemplars(*inner)) - train(None)).max() > 1e-3
 
 
 def test_check_hypergradient_falls_back_where_forward_mode_fails():

@@ -191,7 +191,7 @@ def test_mistakes_get_one_sentence_and_exit_code_2(
 
 def test_divergence_is_explained(tmp_path):
   done = _call(
-    "digits", *QUICK, "--learning_rate=1e9", "--workdir=out", cwd=tmp_path
+    "digits", *QUICK, "--learning_rate=1e30", "--workdir=out", cwd=tmp_path
   )
   assert done.returncode == 2 and "Traceback" not in done.stderr
   assert "phase 0" in done.stderr and "--learning_rate" in done.stderr
