@@ -33,6 +33,7 @@ PRESETS = {
     epochs=1,
     base_epochs=2,
     finetune_epochs=1,
+    meta_epochs=1,
     images_per_class=50,
   ),
 }

@@ -36,7 +36,12 @@ PRESETS = {
     _SMALL, epochs=20, base_epochs=40, finetune_epochs=20, batch_size=32
   ),
   "smoke": dict(
-    _SMALL, epochs=1, base_epochs=2, finetune_epochs=1, batch_size=32
+    _SMALL,
+    epochs=1,
+    base_epochs=2,
+    finetune_epochs=1,
+    meta_epochs=1,
+    batch_size=32,
   ),
 }
 
