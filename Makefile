@@ -22,7 +22,7 @@ test: $(VENV)/.installed-dev $(if $(CI),browser)  ## lint, types and the whole t
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
-	$(BIN)/python -m pytest -m slow
+	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.installed-dev  ## ruff and pyright only
 	$(BIN)/ruff check .

@@ -2,13 +2,11 @@
 
 import os
 
-# Tests compile much and compute little: leave the optimiser out.
-os.environ["XLA_FLAGS"] = " ".join(
-  [
-    os.environ.get("XLA_FLAGS", ""),
-    "--xla_backend_optimization_level=0",
-    "--xla_cpu_use_fusion_emitters=false",
-  ]
+# Tests compile much and compute little: leave the optimiser out. Slow tests
+# compute much; `make test-slow` sets XLA_FLAGS itself, to nothing.
+os.environ.setdefault(
+  "XLA_FLAGS",
+  "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
 )
 os.environ["JAX_PLATFORMS"] = "cpu"
 
