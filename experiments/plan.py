@@ -120,7 +120,8 @@ class Estimate:
     self._work = work
     self._say = say
     self._settle = settle
-    self._first = None
+    self._first = 0.0, 0
+    self._heard = 0
     self._done = False
 
   def __call__(self, report: StepReport) -> None:
@@ -129,8 +130,9 @@ class Estimate:
     if self._done:
       return
     now, steps = time.monotonic(), report.epoch * report.steps + report.step
-    if self._first is None:
-      # Compilation ends with the first report, so time counts from here.
+    self._heard += 1
+    if self._heard <= 3:
+      # Calls that still compile end with the first reports; time counts after.
       self._first = now, steps
     elif now - self._first[0] >= self._settle:
       pace = (now - self._first[0]) / (steps - self._first[1])
