@@ -27,7 +27,7 @@ flags.DEFINE_bool(
 
 PRESETS = {
   "paper": PAPER,
-  "short": dict(net="resnet8", epochs=12, base_epochs=30, finetune_epochs=10),
+  "short": dict(net="resnet8", epochs=10, base_epochs=20, finetune_epochs=10),
   "smoke": dict(
     net="resnet8",
     epochs=1,

@@ -163,6 +163,12 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "fresh", False, "Start over in a new directory; the old one stays."
 )
+flags.DEFINE_string(
+  "base_models",
+  None,
+  "Directory for models of phase 0. Runs that name the same one train those"
+  " they have in common only once; the numbers do not change.",
+)
 flags.DEFINE_bool("tensorboard", True, "Also write TensorBoard events.")
 
 
@@ -208,7 +214,8 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   workdir = Path(FLAGS.workdir or workdir_lib.default(settings))
   if FLAGS.fresh:
     workdir = workdir_lib.fresh(workdir)
-  results = run(settings, dataset, workdir, FLAGS.tensorboard)
+  base_models = Path(FLAGS.base_models) if FLAGS.base_models else None
+  results = run(settings, dataset, workdir, FLAGS.tensorboard, base_models)
   print(f"\n{report.console_table(results)}\n")
   print(f"Report: {report.build([workdir])}")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import base_models as base_models_lib
 from experiments import plan
 from experiments import workdir as workdir_lib
 from experiments.settings import Settings, UserError, build, follows_paper
@@ -16,11 +17,22 @@ from mnemonics_jax.types import PhaseResult, PhaseState
 
 
 def run(
-  settings: Settings, dataset: Dataset, workdir: Path, tensorboard: bool = True
+  settings: Settings,
+  dataset: Dataset,
+  workdir: Path,
+  tensorboard: bool = True,
+  base_models: Path | None = None,
 ) -> dict[str, Any]:
   """Trains once per seed and returns (and writes) the results.
 
   A seed that has finished in `workdir` before is not trained again.
+
+  Args:
+    settings: what is run.
+    dataset: on which data.
+    workdir: where results go.
+    tensorboard: whether TensorBoard events are written, too.
+    base_models: where models of phase 0 are kept, None to train each anew.
   """
   config, stream = build(settings, dataset)
   workdir_lib.claim(workdir, settings)
@@ -29,6 +41,7 @@ def run(
     print(f"Note: {note}", flush=True)
   pending = [s for s in settings.seeds if not _result(workdir, s).exists()]
   work = plan.phase_work(config, stream)
+  mapped = _mapped_classes(stream.classes_per_phase)
   with report.MetricsLog(workdir, tensorboard=tensorboard) as log:
     for seed in pending:
       with report.Progress(len(stream), f"seed {seed}", work=work) as progress:
@@ -40,8 +53,15 @@ def run(
         records = []
         state = phase.begin_run(seed, config)
         for data in stream:
+          trained = None
           try:
-            state, result = phase.run_phase(state, data, config, notify)
+            if base_models is not None and state.phase == 0:
+              trained = base_models_lib.get(
+                base_models, state, data, config, notify
+              )
+            state, result = phase.run_phase(
+              state, data, config, notify, trained
+            )
           except FloatingPointError as error:
             raise UserError(
               f"Seed {seed}, phase {state.phase}: {error}"
@@ -49,7 +69,7 @@ def run(
           record = results_lib.phase_record(result, stream.classes_per_phase)
           records.append(record)
           log.write({"kind": "phase", "seed": seed, **record})
-          _save_arrays(_result(workdir, seed).parent, state, result)
+          _save_arrays(_result(workdir, seed).parent, state, result, mapped)
       record = results_lib.run_record(seed, records)
       workdir_lib.write_json(_result(workdir, seed), record)
   runs = [workdir_lib.read_json(_result(workdir, s)) for s in settings.seeds]
@@ -102,19 +122,49 @@ def _epoch_writer(log, seed):
   return write
 
 
-def _save_arrays(directory: Path, state: PhaseState, result: PhaseResult):
-  directory.mkdir(parents=True, exist_ok=True)
-  arrays = {
-    f"confusion/{moment}/{name}": counts
-    for moment, by_readout in result.confusion.items()
-    for name, counts in by_readout.items()
-  }
+# How much of a phase is kept for pictures.
+_SHOWN_CLASSES, _SHOWN_PER_CLASS = 10, 2
+_MAPPED = 7
+
+
+def _save_arrays(
+  directory: Path, state: PhaseState, result: PhaseResult, mapped: list[int]
+):
+  """What a report draws of a phase: counts, memory, images, features."""
   seen = result.classes_seen
-  np.savez_compressed(
-    directory / f"phase_{result.phase:02d}.npz",
-    **arrays,
-    **{
-      "memory/images": state.memory.images[:seen],
-      "memory/counts": state.memory.counts[:seen],
-    },
-  )
+  arrays = {
+    "memory/images": state.memory.images[:seen],
+    "memory/counts": state.memory.counts[:seen],
+  }
+  for moment, by_readout in result.confusion.items():
+    for name, counts in by_readout.items():
+      arrays[f"confusion/{moment}/{name}"] = counts
+  for stage, (before, after, labels) in result.changed.items():
+    rows = [
+      row
+      for label in np.unique(labels)[:_SHOWN_CLASSES]
+      for row in np.flatnonzero(labels == label)[:_SHOWN_PER_CLASS]
+    ]
+    for name, values in [
+      ("before", before), ("after", after), ("labels", labels)
+    ]:  # fmt: skip
+      arrays[f"changed/{stage}/{name}"] = values[rows]
+  for name, (features, labels) in [
+    ("test", result.test_features),
+    ("exemplars", result.exemplar_features),
+  ]:
+    rows = np.isin(labels, mapped)
+    arrays[f"features/{name}"] = features[rows].astype(np.float16)
+    arrays[f"features/{name}_labels"] = labels[rows]
+  directory.mkdir(parents=True, exist_ok=True)
+  np.savez_compressed(directory / f"phase_{result.phase:02d}.npz", **arrays)
+
+
+def _mapped_classes(split):
+  """Classes whose features are kept: three of phase 0, then four newcomers."""
+  start, mapped = split[0], list(range(min(split[0], 3)))
+  for size in split[1:]:
+    missing = _MAPPED - len(mapped)
+    mapped += range(start, start + min(size, 2, missing))
+    start += size
+  return mapped

@@ -5,6 +5,7 @@ whose sizes differ from phase to phase, so nothing is compiled for them.
 """
 
 import functools
+from typing import NamedTuple
 
 import jax
 from jaxtyping import Float, Int, UInt8
@@ -88,6 +89,20 @@ def confusion(
   return counts.reshape(seen, seen)
 
 
+class Evaluation(NamedTuple):
+  """What a model makes of the test images of the classes seen.
+
+  Attributes:
+    confusion: for each read-out the counts [true class, predicted class].
+    features: of the test images.
+    exemplar_features: of the memory.
+  """
+
+  confusion: dict[str, Int[np.ndarray, "seen seen"]]
+  features: Float[np.ndarray, "n d"]
+  exemplar_features: Float[np.ndarray, "m d"]
+
+
 def evaluate(
   model: Model,
   method: Method,
@@ -95,8 +110,8 @@ def evaluate(
   test: tuple[np.ndarray, np.ndarray],
   exemplars: tuple[np.ndarray, np.ndarray],
   seen: int,
-) -> dict[str, Int[np.ndarray, "seen seen"]]:
-  """Confusion counts of both read-outs over the test images of seen classes."""
+) -> Evaluation:
+  """Both read-outs over the test images of seen classes."""
   images, labels = test
   features, logits = extract(model, method, variables, images)
   exemplar_features, _ = extract(model, method, variables, exemplars[0])
@@ -104,6 +119,7 @@ def evaluate(
     "head": head_predictions(logits, seen),
     "nme": nme_predictions(features, exemplar_features, exemplars[1], seen),
   }
-  return {
+  counts = {
     name: confusion(labels, guess, seen) for name, guess in guesses.items()
   }
+  return Evaluation(counts, features, exemplar_features)

@@ -153,7 +153,7 @@ def run_phase(
   classes = _classes(state, data, config)
   keys = Keys(state.key, state.phase)
   clock = _Clock(report, state.phase)
-  diagnostics = {}
+  diagnostics, changed = {}, {}
 
   # 1. Model level: train Θ on the old exemplars and the new data.
   clock("train")
@@ -179,6 +179,7 @@ def run_phase(
       state, data, config, report, variables, features, images, labels
     )
     diagnostics["exemplars"] = exemplars_lib.diagnose(history, start, images)
+    changed["exemplars"] = (start, images, labels)
 
   # 3. Adjust the old exemplars, one half validated by the other.
   memory = state.memory
@@ -196,6 +197,7 @@ def run_phase(
       callback=_meta_report(report, state.phase, "adjust", config, parts=2),
     )
     diagnostics["adjust"] = exemplars_lib.diagnose(history, start, adjusted)
+    changed["adjust"] = (start, adjusted, old_labels)
     memory = memory_lib.replace(memory, adjusted)
 
   # 4. Store them; a total budget shrinks every class to its new share.
@@ -209,8 +211,7 @@ def run_phase(
   exemplars = memory_lib.flat(memory)
   test = (data.test_images, data.test_labels)
   measure = lambda v: evaluate(model, method, v, test, exemplars, n_seen)
-  confusion = {"trained": measure(variables)}
-  confusion["final"] = confusion["trained"]
+  trained_test = final_test = measure(variables)
 
   # 5. Fine-tune on the memory, in which all classes count alike.
   if config.finetune != "none" and not method.joint:
@@ -231,18 +232,24 @@ def run_phase(
       stage="finetune",
     )
     clock("evaluate")
-    confusion["final"] = measure(variables)
+    final_test = measure(variables)
 
   # 6. Hand over.
   clock(None)
   result = PhaseResult(
     phase=state.phase,
     classes_seen=n_seen,
-    confusion=confusion,
+    confusion={
+      "trained": trained_test.confusion,
+      "final": final_test.confusion,
+    },
     memory_images=int(memory.counts.sum()),
     memory_bytes=memory_lib.size_bytes(memory),
     seconds=clock.seconds,
     diagnostics=diagnostics,
+    changed=changed,
+    test_features=(final_test.features, data.test_labels),
+    exemplar_features=(final_test.exemplar_features, exemplars[1]),
   )
   after = state._replace(
     variables=variables,

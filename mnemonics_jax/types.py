@@ -79,6 +79,10 @@ class PhaseResult(NamedTuple):
     memory_bytes: their size.
     seconds: wall-clock duration of each stage.
     diagnostics: anything a stage wants to report (histories, notes).
+    changed: for each stage that learned images: they before and after it, and
+      their labels.
+    test_features: of the test images, by the final model, with their labels.
+    exemplar_features: of the memory, by the final model, with their labels.
   """
 
   phase: int
@@ -88,6 +92,9 @@ class PhaseResult(NamedTuple):
   memory_bytes: int
   seconds: Mapping[str, float]
   diagnostics: Mapping[str, Any]
+  changed: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+  test_features: tuple[np.ndarray, np.ndarray]
+  exemplar_features: tuple[np.ndarray, np.ndarray]
 
 
 class StepReport(NamedTuple):

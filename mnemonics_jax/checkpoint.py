@@ -1,0 +1,126 @@
+"""Trees of arrays on disk: written at once or not at all, checked when read.
+
+A checkpoint is a directory: `arrays/` as Orbax writes it, `info.json` for what
+is not an array, and `manifest.json` with the checksum of every file. It is
+complete before it gets its name, so whatever interrupts a save leaves the
+checkpoints that were there. Nothing that is read is ever executed.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+import shutil
+from typing import Any
+import warnings
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from mnemonics_jax.types import PyTree
+
+_MANIFEST = "manifest.json"
+
+
+class Damaged(Exception):
+  """A checkpoint is not what was written."""
+
+
+def save(path: Path, tree: PyTree, info: dict[str, Any] | None = None) -> int:
+  """Writes `tree` to the new directory `path` and returns its size in bytes.
+
+  Args:
+    path: where to; must not exist.
+    tree: nested dicts of arrays.
+    info: JSON values that belong to them.
+
+  Raises:
+    OSError: the disk is full or cannot be written.
+  """
+  path = Path(path).absolute()
+  partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
+  shutil.rmtree(partial, ignore_errors=True)
+  partial.mkdir(parents=True)
+  try:
+    _write_arrays(partial / "arrays", tree)
+    _write_text(partial / "info.json", json.dumps(info or {}))
+    files = _checksums(partial)
+    _write_text(partial / _MANIFEST, json.dumps({"files": files}, indent=1))
+    _sync(partial)
+    os.rename(partial, path)
+    _sync(path.parent)
+  except BaseException:
+    shutil.rmtree(partial, ignore_errors=True)
+    raise
+  return sum(file.stat().st_size for file in _files(path))
+
+
+def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
+  """The arrays and the info of a checkpoint.
+
+  Raises:
+    Damaged: a file is missing, added or different from what was written.
+  """
+  path = Path(path).absolute()
+  try:
+    expected = json.loads((path / _MANIFEST).read_bytes())["files"]
+    found = _checksums(path)
+    found.pop(_MANIFEST, None)
+    wrong = sorted(
+      name
+      for name in expected.keys() | found.keys()
+      if expected.get(name) != found.get(name)
+    )
+    if wrong:
+      raise Damaged(f"{path} is damaged: {', '.join(wrong[:3])} differ")
+    info = json.loads((path / "info.json").read_bytes())
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    raise Damaged(f"{path} is damaged: {error}") from error
+  return _read_arrays(path / "arrays"), info
+
+
+def _write_arrays(path, tree):
+  tree = jax.tree.map(np.asarray, tree)
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    checkpointer.save(path, args=ocp.args.PyTreeSave(tree))
+
+
+def _read_arrays(path):
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    metadata = checkpointer.metadata(path).item_metadata
+    as_numpy = jax.tree.map(
+      lambda _: ocp.RestoreArgs(restore_type=np.ndarray), metadata.tree
+    )
+    args = ocp.args.PyTreeRestore(restore_args=as_numpy)
+    with warnings.catch_warnings():
+      # That no device is named is what host arrays are about.
+      warnings.simplefilter("ignore")
+      return checkpointer.restore(path, args=args)
+
+
+def _files(path):
+  return [file for file in sorted(path.rglob("*")) if file.is_file()]
+
+
+def _checksums(path):
+  return {
+    str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+    for file in _files(path)
+  }
+
+
+def _write_text(path, text):
+  with path.open("w") as file:
+    file.write(text + "\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync(directory):
+  """Asks the disk to hold the names in `directory`."""
+  descriptor = os.open(directory, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
