@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint format browser clean
+.PHONY: help quickstart test test-slow lint format audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -32,6 +32,14 @@ lint: $(VENV)/.installed-dev  ## ruff and pyright only
 format: $(VENV)/.installed-dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# In an environment of its own: the audited set stays as it is. Strict, because
+# a package that cannot be looked up has not been audited.
+audit:  ## look up known vulnerabilities of the pinned packages; needs the network
+	[ -x $(VENV)/audit/bin/pip-audit ] || { $(PYTHON) -m venv $(VENV)/audit && \
+	  $(VENV)/audit/bin/python -m pip install -q --disable-pip-version-check pip-audit; }
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip \
+	  -r requirements.txt -r requirements-dev.txt
 
 browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \

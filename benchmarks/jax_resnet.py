@@ -116,7 +116,7 @@ def _weaken(path, x):
 
 
 def _read(path: str, problem: Problem, double: bool):
-  arrays = np.load(path)
+  arrays = np.load(path, allow_pickle=False)
   structure = jax.eval_shape(problem.draw)[0]  # initialises in float32 only
   jax.config.update("jax_enable_x64", double)
   dtype = jnp.float64 if double else jnp.float32

@@ -93,7 +93,7 @@ def load(net: ResNet, variables: dict[str, np.ndarray]) -> None:
 
 def meta_step(path, inner_steps, channels_last, double=False):
   """Validation loss after the base level, and its gradient in the pixels."""
-  problem = np.load(path)
+  problem = np.load(path, allow_pickle=False)
   dtype = torch.float64 if double else torch.float32
   kinds = ("params/", "batch_stats/")
   variables = {k: v for k, v in problem.items() if k.startswith(kinds)}

@@ -7,7 +7,7 @@ from absl import flags
 
 from experiments import common
 
-EXPERIMENTS = ("digits", "cifar", "folder", "report")
+EXPERIMENTS = ("digits", "cifar", "folder", "tables", "report")
 
 
 def main() -> None:

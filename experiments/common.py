@@ -6,7 +6,9 @@ A flag that is not given takes the value of the preset.
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import logging
+import os
 from pathlib import Path
+import re
 import sys
 from typing import Any
 
@@ -19,6 +21,7 @@ from experiments.settings import (
   TRANSFERS,
   Settings,
   UserError,
+  check_effect,
 )
 from mnemonics_jax import data
 from mnemonics_jax.data import DataError, Dataset
@@ -104,10 +107,11 @@ flags.DEFINE_bool(
 )
 
 # Protocol.
-flags.DEFINE_integer(
+flags.DEFINE_list(
   "phases",
   None,
-  "N: phases after the base phase; the remaining classes are spread evenly.",
+  "N: phases after the base phase; the remaining classes are spread evenly."
+  " A table takes several, such as 5,10,25; a run takes one.",
 )
 flags.DEFINE_integer(
   "base_classes",
@@ -172,6 +176,25 @@ flags.DEFINE_string(
 flags.DEFINE_bool("tensorboard", True, "Also write TensorBoard events.")
 
 
+def given_settings() -> dict[str, Any]:
+  """The settings for which a flag was given; phases and seeds as tuples."""
+  fields = {field.name for field in dataclasses.fields(Settings)}
+  given = {
+    name: FLAGS[name].value
+    for name in sorted(fields & set(FLAGS) - {"dataset", "preset"})
+    if FLAGS[name].value is not None
+  }
+  for name in {"phases", "seeds"} & given.keys():
+    try:
+      given[name] = tuple(int(number) for number in given[name])
+    except ValueError:
+      raise UserError(
+        f"--{name}={','.join(given[name])} is not a list of whole numbers;"
+        f" write --{name}={'5' if name == 'phases' else '0,1,2'}."
+      ) from None
+  return given
+
+
 def settings_from_flags(
   dataset: str, presets: Mapping[str, Mapping[str, Any]], **own: Any
 ) -> Settings:
@@ -182,26 +205,21 @@ def settings_from_flags(
     presets: for each --preset the fields that differ from the defaults.
     **own: settings that only this experiment has.
   """
-  preset = FLAGS.preset
-  fields = {field.name for field in dataclasses.fields(Settings)}
-  given = {
-    name: FLAGS[name].value
-    for name in fields & set(FLAGS)
-    if FLAGS[name].value is not None
-  }
-  if "seeds" in given:
-    try:
-      given["seeds"] = tuple(int(seed) for seed in given["seeds"])
-    except ValueError:
+  preset, given = FLAGS.preset, given_settings()
+  if "phases" in given:
+    if len(given["phases"]) != 1:
       raise UserError(
-        f"--seeds={','.join(given['seeds'])} is not a list of whole numbers;"
-        " write --seeds=0,1,2."
-      ) from None
+        f"--phases={','.join(map(str, given['phases']))} is not one number,"
+        " which a run takes; write --phases=5."
+      )
+    (given["phases"],) = given["phases"]
   values = {"dataset": dataset, "preset": preset, **presets[preset]}
   if given.get("method") == "joint":
     # The upper bound replays real data; exemplars only serve its nme read-out.
     values["exemplars"] = "herding"
-  return Settings(**(values | given | own))
+  settings = Settings(**(values | given | own))
+  check_effect(settings, given)
+  return settings
 
 
 def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
@@ -210,14 +228,42 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   from experiments.run import run
   from mnemonics_jax import report
 
+  workdir = directory("workdir", workdir_lib.default(settings))
+  base_models = directory("base_models")
   dataset = load()
-  workdir = Path(FLAGS.workdir or workdir_lib.default(settings))
   if FLAGS.fresh:
     workdir = workdir_lib.fresh(workdir)
-  base_models = Path(FLAGS.base_models) if FLAGS.base_models else None
   results = run(settings, dataset, workdir, FLAGS.tensorboard, base_models)
   print(f"\n{report.console_table(results)}\n")
   print(f"Report: {report.build([workdir])}")
+
+
+def directory(flag: str, default: Path | None = None) -> Path | None:
+  """The directory that a flag names, if it is there or can be made."""
+  given = FLAGS[flag].value
+  path = default if given is None else Path(given).expanduser()
+  if path is not None:
+    check_directory(flag, path)
+  return path
+
+
+def check_directory(flag: str, path: Path) -> None:
+  """Refuses what is no directory and could not become one."""
+  try:
+    nearest = next(
+      part for part in (path, *path.absolute().parents) if part.exists()
+    )
+    if not nearest.is_dir():
+      problem = f"{nearest} is not a directory"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+      problem = f"{nearest} may not be written"
+    else:
+      return
+  except OSError as error:
+    problem = error.strerror
+  raise UserError(
+    f"--{flag}={path} cannot be used ({problem}); choose another one."
+  )
 
 
 def load_data(name: str, data_dir: str | None, **options: Any) -> Dataset:
@@ -225,7 +271,9 @@ def load_data(name: str, data_dir: str | None, **options: Any) -> Dataset:
   from rich import console, progress
 
   out = console.Console(stderr=True)
-  with progress.Progress(console=out, transient=True) as display:
+  with progress.Progress(
+    console=out, transient=True, disable=not out.is_terminal
+  ) as display:
     task = display.add_task(f"Reading {name}", total=None)
     advance = lambda done, total: display.update(
       task, completed=done, total=total
@@ -245,11 +293,19 @@ def run_main(
 
   def parse(argv):
     try:
-      return FLAGS(argv)
-    except flags.Error as error:
-      _refuse(f"{error} (--help lists all flags)")
+      rest = FLAGS(argv)
+    except (flags.Error, ValueError) as error:
+      _refuse(_explain(error))
+    for name in FLAGS:
+      if FLAGS[name].present and FLAGS[name].value == "":
+        _refuse(f"--{name} is empty; give it a value or leave it out.")
+    return rest
 
   def guarded(argv):
+    # They tell what they found and where they write; nobody asked. absl, the
+    # voice of the checkpoints, is set to tell by app.run.
+    for library in ("absl", "jax", "matplotlib"):
+      logging.getLogger(library).setLevel(logging.WARNING)
     try:
       if len(argv) > 1 and not arguments:
         raise UserError(
@@ -259,10 +315,22 @@ def run_main(
     except (UserError, ProtocolError, DataError, WorkdirError) as error:
       _refuse(str(error))
 
-  # They tell which accelerators and fonts they found; nobody asked.
-  for library in ("jax", "matplotlib"):
-    logging.getLogger(library).setLevel(logging.WARNING)
   app.run(guarded, flags_parser=parse)
+
+
+def _explain(error):
+  """absl's complaint with the remedy for this kind of flag."""
+  found = re.match(r"flag --(\w+)=(.*?): ", str(error), re.DOTALL)
+  if found is None:
+    return f"{error} (--help lists all flags)"
+  name, value = found.groups()
+  choices = getattr(FLAGS[name].parser, "enum_values", ())
+  remedy = {
+    "bool": f"write --{name} or --no{name}",
+    "int": "give a whole number",
+    "float": "give a number",
+  }.get(FLAGS[name].flag_type(), f"choose one of {', '.join(choices)}")
+  return f"--{name}={value} cannot be used; {remedy}."
 
 
 def _refuse(message):

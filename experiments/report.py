@@ -8,6 +8,7 @@ Takes a few seconds per run. Only finished runs can be reported on.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
 
@@ -24,9 +25,25 @@ _OUTPUT = flags.DEFINE_string(
 
 def main(argv: Sequence[str]) -> None:
   try:
+    if _OUTPUT.value is not None:
+      _check_output(Path(_OUTPUT.value))
     print(report.build(argv[1:], _OUTPUT.value))
   except OSError as error:
-    raise report.WorkdirError(f"The page cannot be written: {error}.") from None
+    raise report.WorkdirError(
+      f"The page cannot be written ({error}); name another one with --output."
+    ) from None
+
+
+def _check_output(path: Path) -> None:
+  """Refuses to put a page where something else is, or could not be."""
+  page = not path.is_dir()
+  other = path.exists() and not path.is_file()
+  if page and (path.suffix != ".html" or other):
+    raise common.UserError(
+      f"--output={path} is neither a directory nor a page; choose a directory"
+      " that exists or a name that ends in .html."
+    )
+  common.check_directory("output", path.parent if page else path)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 own configuration for a data set and refuses what cannot be run.
 """
 
+from collections.abc import Container
 import dataclasses
 import itertools
 from typing import TYPE_CHECKING
@@ -125,17 +126,28 @@ def _augmentation(settings):
   }[settings.augment]
 
 
+# The smallest and the largest value that makes sense, where there are both.
+_RANGES = {
+  "epochs": (1, 10**6),
+  "base_epochs": (1, 10**6),
+  "finetune_epochs": (1, 10**6),
+  "meta_epochs": (1, 10**6),
+  "batch_size": (1, 2**16),
+  "max_change": (0, 255),
+  "order_seed": (0, 2**32 - 1),
+  "seeds": (0, 2**32 - 1),
+}
+
+
 def _check_ranges(settings):
   protocol.parse_memory(settings.memory)
-  for name in ("epochs", "base_epochs", "batch_size", "finetune_epochs"):
-    if getattr(settings, name) < 1:
-      raise UserError(f"--{name}={getattr(settings, name)} must be 1 or more.")
-  if settings.max_change is not None and settings.max_change < 0:
-    raise UserError(
-      f"--max_change={settings.max_change} must be 0 or more grey levels."
-    )
-  if settings.meta_epochs is not None and settings.meta_epochs < 1:
-    raise UserError(f"--meta_epochs={settings.meta_epochs} must be 1 or more.")
+  for name, (least, most) in _RANGES.items():
+    value = getattr(settings, name)
+    for number in value if isinstance(value, tuple) else (value,):
+      if number is not None and not least <= number <= most:
+        raise UserError(
+          f"--{name}={number} must lie between {least} and {most}."
+        )
   for name in ("learning_rate", "finetune_learning_rate"):
     if not 0 < getattr(settings, name) < float("inf"):
       raise UserError(
@@ -148,16 +160,54 @@ def _check_ranges(settings):
   if not settings.seeds:
     raise UserError("--seeds is empty; name at least one, such as --seeds=0.")
   if len(set(settings.seeds)) < len(settings.seeds):
-    raise UserError("--seeds names a seed twice; each counts once.")
-  for name, seed in [("order_seed", settings.order_seed)] + [
-    ("seeds", seed) for seed in settings.seeds
-  ]:
-    if not 0 <= seed < 2**32:
-      raise UserError(f"--{name}={seed} must lie between 0 and 2**32 - 1.")
+    raise UserError("--seeds names a seed twice; name each once.")
   if settings.images_per_class is not None and settings.images_per_class < 1:
     raise UserError(
       f"--images_per_class={settings.images_per_class} must be 1 or more."
     )
+
+
+# Settings that only matter when exemplars are learned, or with a fine-tune.
+LEARNING = (
+  "augment_exemplars",
+  "max_change",
+  "meta_epochs",
+  "recipe",
+  "scope",
+)
+FINETUNING = ("finetune_epochs", "finetune_learning_rate")
+
+
+def check_effect(settings: Settings, given: Container[str]) -> None:
+  """Refuses settings that were asked for but would change nothing.
+
+  Args:
+    settings: of a run.
+    given: names of the settings that the user has chosen.
+  """
+  learned = settings.exemplars == "mnemonics"
+  idle = []
+  if settings.method == "joint":
+    # Switched off they are only redundant.
+    on = [
+      settings.adjust,
+      settings.finetune != "none",
+      settings.transfer != "none",
+    ]
+    names = itertools.compress(("adjust", "finetune", "transfer"), on)
+    idle.append((names, "--method=joint, which sees all data again,"))
+  if not (learned or settings.adjust):
+    idle.append((LEARNING, f"--exemplars={settings.exemplars} and --noadjust"))
+  if not learned:
+    idle.append((("init_exemplars",), f"--exemplars={settings.exemplars}"))
+  if settings.finetune == "none":
+    idle.append((FINETUNING, "--finetune=none"))
+  for names, other in idle:
+    for name in names:
+      if name in given:
+        raise UserError(
+          f"--{name} has no effect with {other}; leave out one of them."
+        )
 
 
 def _bilevel(settings):

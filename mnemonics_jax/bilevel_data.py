@@ -152,14 +152,7 @@ def check_exemplars(exemplars: Exemplars) -> None:
       "along the first axis, such as [n, height, width, channels]."
     )
   _check_rows(len(images), exemplars.labels, exemplars.mask, "exemplars")
-  if _concrete(images) and _valid_rows(images, exemplars.mask).size:
-    real = _valid_rows(images, exemplars.mask)
-    low, high = real.min(), real.max()
-    if not (low >= 0 and high <= 1):
-      raise ValueError(
-        f"exemplars.images spans [{low:g}, {high:g}] but must lie in [0, 1]: "
-        "divide 8-bit values by 255 and let the model normalise."
-      )
+  _check_pixels(images, exemplars.mask, "exemplars.images")
 
 
 def check_data(
@@ -177,6 +170,8 @@ def check_data(
   if len(inputs) == 0:
     raise ValueError(f"There is no {name}.")
   _check_rows(len(inputs), labels, mask, name)
+  if not isinstance(data, Features) and inputs.dtype != np.uint8:
+    _check_pixels(inputs, mask, name)
 
 
 def check_inner_data(inner_data: Any, config: BilevelConfig) -> None:
@@ -246,6 +241,17 @@ def _check_rows(rows: int, labels: Any, mask: Any, name: str) -> None:
   if mask is not None and (mask.shape != (rows,) or mask.dtype != bool):
     raise ValueError(
       f"The mask of {name} is {mask.dtype}{mask.shape}; expected bool({rows},)."
+    )
+
+
+def _check_pixels(images: Any, mask: Any, name: str) -> None:
+  if not _concrete(images, mask):
+    return
+  real = _valid_rows(images, mask)
+  if real.size and not (real.min() >= 0 and real.max() <= 1):  # NaN is neither.
+    raise ValueError(
+      f"{name} spans [{real.min():g}, {real.max():g}] but must lie in [0, 1]: "
+      "divide 8-bit values by 255 and let the model normalise."
     )
 
 

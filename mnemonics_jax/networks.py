@@ -123,10 +123,7 @@ class Network:
 
   def init(self, key: Array) -> Variables:
     """Random variables: `params` and `batch_stats`."""
-    images = jnp.zeros((1, *self.image_shape), jnp.float32)
-    return jax.jit(functools.partial(self.module.init, train=False))(
-      key, images
-    )
+    return _init(self, key)
 
   def features(
     self,
@@ -142,6 +139,12 @@ class Network:
       variables, images, train=True, mutable=["batch_stats"]
     )
     return features, updates["batch_stats"]
+
+
+@functools.partial(jax.jit, static_argnames="network")
+def _init(network, key):
+  images = jnp.zeros((1, *network.image_shape), jnp.float32)
+  return network.module.init(key, images, train=False)
 
 
 def _network(blocks, widths, image_shape, mean, std, imagenet_stem=False):

@@ -80,7 +80,9 @@ BROKEN = {
   "names": ({"class_names": ("0",) * 10}, "same name"),
   "one class": ({"class_names": ("0",)}, "2 are the minimum"),
   "std": ({"std": (0.0, 1.0, 1.0)}, "positive"),
-  "mean": ({"mean": (0.5,)}, "one value per channel"),
+  "mean": ({"mean": (0.5,)}, "one finite value per channel"),
+  "nan mean": ({"mean": (0.5, np.nan, 0.5)}, "finite"),
+  "infinite std": ({"std": (1.0, np.inf, 1.0)}, "finite"),
   "empty": (
     {
       "test_images": np.zeros((0, 8, 8, 3), np.uint8),

@@ -2,15 +2,49 @@
 
 from collections.abc import Iterable
 import hashlib
+import io
 from pathlib import Path
 import struct
 import tarfile
+import zlib
 
 import numpy as np
+from PIL import Image
 
+RED, BLUE = (255, 0, 0), (0, 0, 255)
 PER_CLASS = {"train": 2, "test": 1}
 CLASSES = [f"class_{i:02d}" for i in range(100)]
 COARSE = [f"group_{i:02d}" for i in range(20)]
+
+
+def save_image(
+  path: Path, color=RED, size=(20, 16), mode="RGB", **options
+) -> Path:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  Image.new("RGB", size, color).convert(mode).save(path, **options)
+  return path
+
+
+def write_folder(root: Path) -> Path:
+  """Two classes, five training images and one validation image each."""
+  for name, color in (("cat", RED), ("dog", BLUE)):
+    for i in range(5):
+      save_image(root / "train" / name / f"{i}.png", color)
+    save_image(root / "val" / name / "0.png", color)
+  return root
+
+
+def write_bomb(path: Path, width: int, height: int) -> None:
+  """A small PNG file that claims to be huge."""
+
+  def chunk(kind: bytes, body: bytes) -> bytes:
+    check = zlib.crc32(kind + body)
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", check)
+
+  header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+  body = zlib.compress(bytes(1000))
+  chunks = chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+  path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
 
 
 def cifar_arrays(seed: int = 0) -> dict[str, np.ndarray]:
@@ -63,6 +97,30 @@ def md5_sums(directory: Path) -> dict[str, str]:
 def write_archive(path: Path, directory: Path) -> None:
   with tarfile.open(path, "w:gz", compresslevel=1) as archive:
     archive.add(directory, "cifar-100-python")
+
+
+def write_tfds(directory: Path, arrays: dict) -> None:
+  """A TFDS directory of tfrecord files, the training split in two of them."""
+  from tensorflow_datasets.proto import tf_example_pb2
+
+  directory.mkdir(parents=True)
+  (directory / "label.labels.txt").write_text("\n".join(CLASSES))
+  (directory / "dataset_info.json").write_text("{}")
+  for split, shards in (("train", 2), ("test", 1)):
+    records = []
+    images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+      png = io.BytesIO()
+      Image.fromarray(image).save(png, "PNG")
+      feature = (example := tf_example_pb2.Example()).features.feature
+      feature["id"].bytes_list.value.append(b"%05d" % i)
+      feature["image"].bytes_list.value.append(png.getvalue())
+      feature["label"].int64_list.value.append(int(label))
+      body = example.SerializeToString()
+      records.append(struct.pack("<Q", len(body)) + b"crc_" + body + b"crc_")
+    for shard in range(shards):
+      name = f"cifar100-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
+      (directory / name).write_bytes(b"".join(records[shard::shards]))
 
 
 # Python 2's `cPickle.dump(value, file, 2)`, opcode by opcode; Python 3 cannot

@@ -127,68 +127,6 @@ def test_another_configuration_is_refused_and_nothing_touched(finished):
   assert stamp() == before
 
 
-BAD_FLAGS = [
-  ("--method=magic", "--method"),
-  ("--phases=0", "--phases=0"),
-  ("--phases=6", "--phases=6"),
-  ("--phases=two", "--phases"),
-  ("--base_classes=11", "--base_classes=11"),
-  ("--base_classes=10", "--base_classes=9 or fewer"),
-  ("--memory=per_class:0", "--memory"),
-  ("--memory=per_class:-5", "--memory"),
-  ("--memory=per_class:1000", "--memory"),
-  ("--memory=total:9", "total:10"),
-  ("--memory=lots", "--memory"),
-  ("--memory=per_class:--5", "--memory"),
-  ("--memory=total:9000", "total:1"),
-  ("--max_change=-1", "--max_change"),
-  ("--meta_epochs=0", "--meta_epochs"),
-  ("--finetune_epochs=0", "--finetune_epochs"),
-  ("--seeds=a,b", "--seeds"),
-  ("--seeds=", "--seeds"),
-  ("--seeds=1,1", "--seeds"),
-  ("--seeds=-1", "--seeds"),
-  ("--epochs=0", "--epochs"),
-  ("--batch_size=0", "--batch_size"),
-  ("--learning_rate=-1", "--learning_rate"),
-  ("--learning_rate=nan", "--learning_rate"),
-  ("--weight_decay=-1", "--weight_decay"),
-  ("--order_seed=-1", "--order_seed"),
-  ("--exemplars=best", "--exemplars"),
-  ("--preset=long", "--preset"),
-  ("--images_per_class=0", "--images_per_class"),
-  ("--images_per_class=2", "--memory"),
-  ("--nosuchflag=1", "nosuchflag"),
-  ("stray", "stray"),
-]
-
-
-@pytest.mark.parametrize("flag, named", BAD_FLAGS)
-def test_mistakes_get_one_sentence_and_exit_code_2(
-  flag, named, tmp_path, monkeypatch, capsys
-):
-  """In this process for speed; the entry point is the one commands use."""
-  from absl import flags as absl_flags
-
-  from experiments import common, digits
-
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(sys, "argv", ["digits", flag])
-  values = absl_flags.FLAGS
-  saved = {name: values[name].value for name in values}
-  try:
-    with pytest.raises(SystemExit) as stop:
-      common.run_main(digits.main)
-  finally:
-    for name, value in saved.items():
-      values[name].value = value
-  assert stop.value.code == 2
-  message = capsys.readouterr().err
-  assert named in message and "Traceback" not in message
-  assert len(message.strip().splitlines()) == 1
-  assert not list(tmp_path.iterdir())
-
-
 def test_divergence_is_explained(tmp_path):
   done = _call(
     "digits", *QUICK, "--learning_rate=1e30", "--workdir=out", cwd=tmp_path

@@ -31,6 +31,7 @@ def test_every_figure_has_a_picture_and_numbers(workdir):
   assert names == {path.stem for path in (workdir / "figures").glob("*.csv")}
   assert names == {
     "phase_curve",
+    "moments",
     "accuracy_matrix_head",
     "accuracy_matrix_nme",
     "confusion_head",
@@ -105,8 +106,8 @@ def test_small_images_grow_and_large_ones_shrink(workdir):
   with np.load(workdir / "seed_0" / "phase_02.npz") as file:
     original = file["memory/images"][0]
   np.testing.assert_array_equal(entry.images[:, ::4, ::4], original)
-  assert images._sides(224, 112) == (64, 32)
-  assert images._sides(8, 8) == (32, 32)
+  assert images.sides(224, 112) == (64, 32)
+  assert images.sides(8, 8) == (32, 32)
 
 
 def test_many_classes_and_phases(tmp_path):
@@ -131,7 +132,10 @@ def test_a_run_without_arrays_and_epochs_still_has_curves(tmp_path):
   for file in path.glob("seed_*/*.npz"):
     file.unlink()
   names = [figure.stem for figure in report.write_figures(path)]
-  assert names == ["phase_curve", "accuracy_matrix_head", "accuracy_matrix_nme"]
+  assert names == [
+    *("phase_curve", "moments"),
+    *("accuracy_matrix_head", "accuracy_matrix_nme"),
+  ]
 
 
 def test_import_does_not_load_matplotlib():

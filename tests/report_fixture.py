@@ -18,7 +18,9 @@ def confusion(groups, diagonal):
   return counts
 
 
-def arrays(path: Path, seed: int, groups, slots: int, size: int) -> None:
+def arrays(
+  path: Path, seed: int, groups, slots: int, size: int, learned: bool
+) -> None:
   """Confusion counts and a memory of coloured blocks after the last phase."""
   seen = sum(groups)
   counts = confusion(groups, 15 - seed)
@@ -26,16 +28,63 @@ def arrays(path: Path, seed: int, groups, slots: int, size: int) -> None:
   images = np.kron(blobs, np.ones((1, 1, size // 2, size // 2, 1)))
   directory = path / f"seed_{seed}"
   directory.mkdir(exist_ok=True)
+  last = len(groups) - 1
+  if learned:
+    for phase in range(last):
+      more = details(phase, groups, size)
+      np.savez(directory / f"phase_{phase:02d}.npz", **more)
   np.savez(
-    directory / f"phase_{len(groups) - 1:02d}.npz",
+    directory / f"phase_{last:02d}.npz",
     **{
       "confusion/final/head": counts,
       "confusion/final/nme": counts[::-1, ::-1],
       "confusion/trained/head": counts,
       "memory/images": images.astype(np.uint8),
       "memory/counts": np.full(seen, slots),
+      **(details(last, groups, size) if learned else {}),
     },
   )
+
+
+def details(phase: int, groups, size: int) -> dict[str, np.ndarray]:
+  """Changed images and features of a phase.
+
+  Every image gains 2 grey levels of red in its upper left quarter and nothing
+  elsewhere; features are the class's own axis with a little noise, those of
+  exemplars have none.
+  """
+  start, seen = sum(groups[:phase]), sum(groups[: phase + 1])
+  out, random = {}, np.random.RandomState(phase)
+  stages = {"exemplars": range(start, seen), "adjust": range(start)}
+  for stage, classes in stages.items():
+    labels = np.repeat(np.array(classes[:10], int), 2)
+    blobs = random.randint(10, 246, (len(labels), 2, 2, 3))
+    before = np.kron(blobs, np.ones((1, size // 2, size // 2, 1), int))
+    after = before.copy()
+    after[:, : size // 2, : size // 2, 0] += 2
+    if len(labels):
+      for name, values in {"before": before, "after": after}.items():
+        out[f"changed/{stage}/{name}"] = values.astype(np.uint8)
+      out[f"changed/{stage}/labels"] = labels
+  mapped = np.arange(min(seen, 3 + 2 * phase, 7))
+  for kind, each, noise in (("test", 4, 0.2), ("exemplars", 1, 0.0)):
+    labels = np.repeat(mapped, each)
+    features = 3 * np.eye(8)[labels] + noise * random.randn(len(labels), 8)
+    out[f"features/{kind}"] = features.astype(np.float16)
+    out[f"features/{kind}_labels"] = labels
+  return out
+
+
+def history(phase: int, seed: int, epochs: int = 3) -> dict[str, list[float]]:
+  """Distances that name their place: phase.seed and the epoch."""
+  epoch = np.arange(1, epochs + 1)
+  place = phase + 0.1 * seed
+  return {
+    "loss": (1 / epoch).tolist(),
+    "displacement": (place + 0.01 * epoch).tolist(),
+    "cosine": (place + 0.02 * epoch).tolist(),
+    "euclidean": (place + 0.03 * epoch).tolist(),
+  }
 
 
 def write(
@@ -49,13 +98,15 @@ def write(
   method="lucir",
   exemplars="herding",
   finetune=True,
+  learned=False,
   offset=0.0,
   names=None,
 ) -> Path:
   """Writes config, metrics, results and arrays; returns the directory.
 
   Seed s has accuracy 0.9 - 0.1 phase - 0.02 s for `head` and 0.05 less for
-  `nme` (plus `offset`), so that summaries can be worked out by hand.
+  `nme` (plus `offset`), so that summaries can be worked out by hand. With
+  `learned`, there are also the arrays and histories of learned exemplars.
   """
   path.mkdir(parents=True, exist_ok=True)
   n_classes = sum(groups)
@@ -107,8 +158,12 @@ def write(
           "seconds": {"train": 2.0, "evaluate": 0.5},
         }
       )
+      if learned:
+        phases[-1]["diagnostics"] = {"exemplars": history(phase, seed)} | (
+          {"adjust": history(phase, seed, 6)} if phase else {}
+        )
       if seen == n_classes:  # Reports only look at the end of the run.
-        arrays(path, seed, groups, slots, size)
+        arrays(path, seed, groups, slots, size, learned)
       for stage in ("train", "finetune") if finetune else ("train",):
         for epoch in range(epochs):
           lines.append(
@@ -180,7 +235,14 @@ def write(
   }
   config = {
     "command": f"python -m experiments.digits --method={method} --workdir='a b'",
-    "settings": {"method": method, "epochs": epochs, "lr": 0.1, "bad": "<b>&"},
+    "settings": {
+      "method": method,
+      "exemplars": exemplars,
+      "seeds": list(seeds),
+      "epochs": epochs,
+      "lr": 0.1,
+      "bad": "<b>&",
+    },
     "environment": {
       "python": "3.11.9",
       "packages": {"jax": "0.10.2", "flax": "0.12.8"},

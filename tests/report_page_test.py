@@ -16,9 +16,15 @@ from mnemonics_jax import report
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
   root = tmp_path_factory.mktemp("pages")
-  one = report_fixture.write(root / "<img src=x onerror=alert(2)>")
+  one = report_fixture.write(
+    root / "<img src=x onerror=alert(2)>", learned=True
+  )
   two = report_fixture.write(
-    root / "two", exemplars="mnemonics", offset=0.04, finetune=False
+    root / "two",
+    exemplars="mnemonics",
+    offset=0.04,
+    finetune=False,
+    learned=True,
   )
   return {
     "single": report.build([one]),

@@ -67,7 +67,8 @@ def load(
         class_names=names,
         mean=_MEAN,
         std=_STD,
-      )
+      ),
+      f"--data_dir: {path}",
     )
     _check_counts(dataset, path, per_class)
     return dataset

@@ -56,18 +56,30 @@ def files(source: Path) -> list[Path]:
   return [source / name for name in MD5] if source.is_dir() else [source]
 
 
-def read(source: Path, *, md5: Mapping[str, str] = MD5) -> Cifar100:
-  """Reads the directory or archive; every file must have its known MD5 sum."""
-  contents = _from_directory(source) if source.is_dir() else _from_tar(source)
+def read(
+  source: Path, *, md5: Mapping[str, str] = MD5, flag: str = "--data_dir"
+) -> Cifar100:
+  """Reads the directory or archive; every file must have its known MD5 sum.
+
+  Args:
+    source: what `find` has found.
+    md5: the sums.
+    flag: what messages call the place of `source`.
+  """
+  named = f"{flag}: {source}"
+  if source.is_dir():
+    contents = _from_directory(source)
+  else:
+    contents = _from_tar(source, named)
   for name, expected in md5.items():
     if name not in contents:
       raise DataError(
-        f"{source} has no file {name}; get a complete copy from {URL}"
+        f"{named} has no file {name}; get a complete copy from {URL}"
       )
     found = hashlib.md5(contents[name], usedforsecurity=False).hexdigest()
     if found != expected:
       raise DataError(
-        f"{source}: {name} is not the official file (its MD5 sum is {found}, "
+        f"{named}/{name} is not the official file (its MD5 sum is {found}, "
         f"published is {expected}); nothing in it was used. Get a new copy "
         f"from {URL}"
       )
@@ -81,7 +93,7 @@ def read(source: Path, *, md5: Mapping[str, str] = MD5) -> Cifar100:
     )
   except Exception as error:  # A wrong pickle can fail in any way.
     raise DataError(
-      f"{source} does not hold CIFAR-100 ({error}); get a new copy from {URL}"
+      f"{named} does not hold CIFAR-100 ({error}); get a new copy from {URL}"
     ) from error
 
 
@@ -94,7 +106,7 @@ def _from_directory(source: Path) -> dict[str, bytes]:
   return contents
 
 
-def _from_tar(source: Path) -> dict[str, bytes]:
+def _from_tar(source: Path, named: str) -> dict[str, bytes]:
   contents = {}
   try:
     with tarfile.open(source) as archive:
@@ -107,9 +119,9 @@ def _from_tar(source: Path) -> dict[str, bytes]:
           contents.setdefault(name, file.read())
         if len(contents) == len(MD5):
           break
-  except (tarfile.TarError, EOFError, OSError) as error:
+  except Exception as error:  # Besides its own, tarfile lets zlib's escape.
     raise DataError(
-      f"{source} is not a complete archive ({error}); get a new copy from {URL}"
+      f"{named} is not a complete archive ({error}); get a new copy from {URL}"
     ) from error
   return contents
 

@@ -46,12 +46,20 @@ class Dataset:
     return height, width, channels
 
 
-def verify(dataset: Dataset) -> Dataset:
-  """Returns the data set if counts, shapes, types and ranges are right."""
+def verify(dataset: Dataset, source: str | None = None) -> Dataset:
+  """Returns the data set if counts, shapes, types and ranges are right.
+
+  Args:
+    dataset: images and labels.
+    source: flag and path of the data, for messages.
+  """
+  source = source or f"The data set {dataset.name}"
 
   def require(condition: bool, problem: str) -> None:
     if not condition:
-      raise DataError(f"The data set {dataset.name} is not usable: {problem}.")
+      raise DataError(
+        f"{source} cannot be used: {problem}; repair or replace the data."
+      )
 
   names = dataset.class_names
   require(len(names) >= 2, f"it has {len(names)} classes, 2 are the minimum")
@@ -90,7 +98,9 @@ def verify(dataset: Dataset) -> Dataset:
   )
   channels = dataset.train_images.shape[-1]
   require(
-    len(dataset.mean) == len(dataset.std) == channels and min(dataset.std) > 0,
-    "mean and std need one value per channel, std positive",
+    len(dataset.mean) == len(dataset.std) == channels
+    and bool(np.isfinite((dataset.mean, dataset.std)).all())
+    and min(dataset.std) > 0,
+    "mean and std need one finite value per channel, std positive",
   )
   return dataset

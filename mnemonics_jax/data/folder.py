@@ -64,9 +64,11 @@ def load(
       counts = np.bincount(listing.labels[mask], minlength=len(listing.classes))
       for name, count in zip(listing.classes, counts, strict=True):
         if not count:
+          named = f"/{printable(name)}/"
+          reason = next((f" ({note})" for note in notes if named in note), "")
           raise DataError(
             f"--data={root}: class {printable(name)} has no readable {split} "
-            "image; add some or remove the class."
+            f"image{reason}; add some or remove the class."
           )
     return verify(
       Dataset(
@@ -79,7 +81,8 @@ def load(
         mean=_MEAN,
         std=_STD,
         notes=notes,
-      )
+      ),
+      f"--data={root}",
     )
 
   options = (image_size, val_fraction, seed, strict)

@@ -60,7 +60,7 @@ def prepare(
       f"--data_dir={root}: {target} exists and is left as it is; remove it or "
       "choose another directory."
     )
-  data = cifar_pickle.read(origin, md5=md5)
+  data = cifar_pickle.read(origin, md5=md5, flag="--source")
   temporary = None
   try:
     root.mkdir(parents=True, exist_ok=True)

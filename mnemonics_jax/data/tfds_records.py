@@ -47,6 +47,12 @@ def files(directory: Path) -> list[Path]:
 def _shards(directory: Path, split: str) -> list[Path]:
   for file_format in _READABLE:
     if shards := sorted(directory.glob(f"cifar100-{split}.{file_format}-*")):
+      count = shards[0].name.rpartition("-of-")[2]
+      if count.isdecimal() and len(shards) != int(count):
+        raise DataError(
+          f"--data_dir: {directory} has {len(shards)} of {int(count)} files of "
+          f"its {split} split; copy the missing ones, too."
+        )
       return shards
   raise DataError(
     f"--data_dir: {directory} has no {split} split in a format that can be "

@@ -6,17 +6,32 @@ from pathlib import Path
 
 import matplotlib
 
-from mnemonics_jax.report import charts, drawing, images, matrices
+from mnemonics_jax.report import (
+  changes,
+  charts,
+  drawing,
+  images,
+  maps,
+  matrices,
+)
 from mnemonics_jax.report.workdir import Run, load_run
 
 # A new figure is a function here and a section of the page that embeds it.
 DRAWERS: tuple[Callable[[Run], Iterator[drawing.Drawing]], ...] = (
   charts.phase_curve,
+  charts.moment_curves,
   matrices.accuracy_matrices,
   matrices.confusion_matrices,
   charts.training_curves,
+  changes.distances,
+  changes.grids,
+  maps.feature_map,
   images.memory_grid,
 )
+
+COMPARISONS: tuple[
+  Callable[[Sequence[Run]], Iterator[drawing.Drawing]], ...
+] = (charts.comparison_curves, maps.comparison_map)
 
 
 def write_figures(workdir: str | os.PathLike[str] | Run) -> list[Path]:
@@ -34,5 +49,7 @@ def write_comparison(runs: Sequence[Run], directory: Path) -> list[Path]:
   """Draws several runs over each other into a directory."""
   with matplotlib.rc_context(drawing.STYLE):
     return [
-      drawing.save(item, directory) for item in charts.comparison_curves(runs)
+      drawing.save(item, directory)
+      for draw in COMPARISONS
+      for item in draw(runs)
     ]

@@ -50,7 +50,7 @@ def memory_images(run: Run) -> list[ClassImages]:
     classes = np.unique(
       np.linspace(0, len(classes) - 1, _MAX_CLASSES, dtype=int)
     )
-  side = _sides(*images.shape[2:4])
+  side = sides(*images.shape[2:4])
   room = _MAX_PIXELS // (len(classes) * side[0] * side[1])
   shown = int(np.clip(room, 1, _MAX_SHOWN))
   if shown > _COLUMNS:  # Only whole rows.
@@ -61,7 +61,7 @@ def memory_images(run: Run) -> list[ClassImages]:
       run.results["class_names"][c],
       int(phase_of[c]),
       int(counts[c]),
-      _resize(images[c, : min(int(counts[c]), shown)], side),
+      resize(images[c, : min(int(counts[c]), shown)], side),
     )
     for c in classes
   ]
@@ -116,7 +116,7 @@ def memory_grid(run: Run) -> Iterator[Drawing]:
   yield Drawing("memory", figure, header, rows_)
 
 
-def _sides(height: int, width: int) -> tuple[int, int]:
+def sides(height: int, width: int) -> tuple[int, int]:
   """Size at which images are shown: whole factors up, any factor down."""
   longest = max(height, width)
   if longest <= _MAX_SIDE:
@@ -126,7 +126,8 @@ def _sides(height: int, width: int) -> tuple[int, int]:
   return max(round(factor * height), 1), max(round(factor * width), 1)
 
 
-def _resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:
+def resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:
+  """uint8 images in colour at another size."""
   if images.shape[-1] == 1:
     images = np.repeat(images, 3, axis=-1)
   height, width = side

@@ -7,7 +7,8 @@ from pathlib import Path
 import re
 
 from mnemonics_jax.report import figures, markup, summary, tables
-from mnemonics_jax.report.sections import SECTIONS, Section
+from mnemonics_jax.report.merging import merge_seeds
+from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
 from mnemonics_jax.report.workdir import (
   Run,
   WorkdirError,
@@ -23,6 +24,12 @@ _COMPARISON_NOTE = (
   "Accuracy in percent, mean ± 95 % confidence interval where there are several "
   "seeds. Difference: average accuracy minus that of the first run, paired seed "
   "by seed. Bold: the run reports this read-out."
+)
+_CURVES_CAPTION = (
+  "Accuracy on all classes learned so far; the legend lists the curves in the "
+  "order in which they end. Ribbons are 95 % confidence intervals over the "
+  "seeds. The dashed black line, if there is one, is joint training on all "
+  "images: the upper bound. Runs that differ in their seeds only are one curve."
 )
 
 
@@ -60,12 +67,13 @@ def build(
   path.parent.mkdir(parents=True, exist_ok=True)
   # The old page stays whole until the new one is.
   draft = path.with_name(path.name + ".tmp")
-  draft.write_text(_page(title, body), encoding="utf-8")
+  draft.write_text(document(title, body), encoding="utf-8")
   os.replace(draft, path)
   return path
 
 
-def _page(title: str, body: str) -> str:
+def document(title: str, body: str) -> str:
+  """A whole page around its body, which is HTML; the title is text."""
   style = importlib.resources.files("mnemonics_jax.report") / "style.css"
   return f"""<!doctype html>
 <html lang="en">
@@ -103,27 +111,43 @@ def _single(run: Run) -> str:
 
 
 def _comparison(runs: Sequence[Run]) -> str:
-  names = labels(runs)
-  results = [run.results for run in runs]
+  merged = merge_seeds(runs)
+  names = labels(merged)
+  results = [run.results for run in merged]
   compared = []
   for readout in tables.READOUTS:
     table = tables.comparison_table(names, results, readout)
     if table.rows:
       compared.append(f"<h4>Read-out {readout}</h4>{markup.table(table)}")
-  pictures = "".join(
-    markup.picture(path, f"Numbers: figures/{path.stem}.csv")
-    for path in figures.write_comparison(runs, runs[0].path / "figures")
+  drawn = figures.write_comparison(merged, runs[0].path / "figures")
+  curves, maps = (
+    "".join(
+      markup.picture(path, f"Numbers: figures/{path.stem}.csv", wide=wide)
+      for path in drawn
+      if (path.stem == "comparison_map") is wide
+    )
+    for wide in (False, True)
   )
+  if maps:
+    caption = (
+      f"{MAP_CAPTION} One row per run (at most four), the first seed of each."
+    )
+    maps = (
+      f"<section><h2>Map of features</h2><p>{markup.text(caption)}</p>"
+      f'<div class="single">{maps}</div></section>'
+    )
   parts = [
     f'<header><p class="kind">Comparison of {len(runs)} runs</p>'
     f"<h1>{markup.text(common_title(runs) or 'Runs')}</h1>"
-    f'<p class="lead">{markup.text(summary.compare(names, runs))}</p></header>',
+    f'<p class="lead">{markup.text(summary.compare(names, merged))}</p></header>',
     f'<section class="compare"><h2>Side by side</h2>'
-    f'<div class="row">{pictures}</div>{"".join(compared)}'
+    f"<p>{_CURVES_CAPTION}</p>"
+    f'<div class="row">{curves}</div>{"".join(compared)}'
     f'<p class="note">{_COMPARISON_NOTE}</p></section>',
+    maps,
     "<h2>The runs one by one</h2>",
   ]
-  for name, run in zip(names, runs, strict=True):
+  for name, run in zip(labels(runs), runs, strict=True):
     parts.append(
       f'<details class="run"><summary>{markup.text(name)}</summary>'
       f"{_opening(run, titled=False)}{_render(_sections(run), ids=False)}</details>"

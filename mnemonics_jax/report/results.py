@@ -74,5 +74,5 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for phases in zip(*(run["phases"] for run in runs), strict=True)
       ],
     }
-    for name in READOUTS
+    for name in runs[0]["average"]
   }

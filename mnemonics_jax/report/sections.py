@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mnemonics_jax.report import images, markup, tables
+import numpy as np
+
+from mnemonics_jax.report import changes, images, maps, markup, tables
 from mnemonics_jax.report.workdir import Run
+
+_MAX_SHEETS = 6  # Of one stage; keeps pages of many phases light.
 
 
 class Section(NamedTuple):
@@ -78,20 +82,27 @@ def class_groups(run: Run) -> Section | None:
   return Section("Kept and lost", body) if body else None
 
 
-def fine_tune(run: Run) -> Section | None:
+def moments(run: Run) -> Section | None:
   parts = []
   for name in tables.readouts(run.results):
     data = tables.finetune_table(run.results, name)
     if data:
       parts.append(f"<h4>Read-out {name}</h4>{markup.table(data)}")
-  if not parts:
-    return None
-  intro = (
+  title = "Fine-tune" if parts else "Old and new classes"
+  caption = (
     "Each phase ends with a fine-tune on the exemplars, the same number for "
-    "every class. These are the accuracies just before and after it, in "
-    "percent, on the classes of earlier phases and on the new ones."
+    "every class. Dashed lines with open marks show the accuracy just before "
+    "it, solid lines just after: see what old classes gain, and whether new "
+    "ones pay for it. A fine-tune of the head alone leaves nme as it is."
+    if parts
+    else "Accuracy after each phase on the classes of earlier phases, on those "
+    "it brought, and on both. What is gained on one side is often lost on the "
+    "other: look whether old and new classes are at the same height."
   )
-  return Section("Fine-tune", f"<p>{intro}</p>{''.join(parts)}")
+  if len(run.results["seeds"]) > 1:
+    caption += " Means over the seeds."
+  body = _figures(run, ["moments"], caption, wide=True) + "".join(parts)
+  return Section(title, body) if body else None
 
 
 def confusion(run: Run) -> Section | None:
@@ -115,6 +126,63 @@ def training(run: Run) -> Section | None:
     caption += " Strong lines: the first seed; faint lines: the others."
   body = _figures(run, ["training_curves"], caption, wide=True)
   return Section("Training", body) if body else None
+
+
+def exemplars(run: Run) -> Section | None:
+  caption = (
+    "How far exemplars are from the images they began with, after each meta "
+    "epoch: in pixels, and in the features of the network that was fixed while "
+    "they moved. One line per phase, dark to bright; all begin at zero. A line "
+    "that levels off has settled, or has reached the largest change allowed."
+  )
+  if len(run.results["seeds"]) > 1:
+    caption += " Means over the seeds."
+  parts = [_figures(run, ["exemplar_distances"], caption, wide=True)]
+  for stage, (done, _) in changes.STAGES.items():
+    found = changes.load(run, stage)
+    if not found:
+      continue
+    shown = found
+    if len(found) > _MAX_SHEETS:
+      evenly = np.linspace(0, len(found) - 1, _MAX_SHEETS).round().astype(int)
+      shown = [found[i] for i in evenly]
+    gain = changes.amplification(found)
+    text = (
+      f"Exemplars before and after they were {done}, and the change: after "
+      f"minus before, {gain} times amplified (×{gain}) around grey. Plain grey "
+      "means no change, brighter a higher value, colour a change of hue. "
+      f"Up to ten classes of the phase are shown (seed "
+      f"{run.results['seeds'][0]})."
+    )
+    if len(shown) < len(found):
+      text += f" {len(shown)} of {len(found)} phases; figures/ has the others."
+    pictures = "".join(
+      markup.picture(run.path / "figures" / f"{name}.png", _csv(name))
+      for name in (changes.sheet_name(stage, c.phase) for c in shown)
+    )
+    parts.append(
+      f"<h4>Exemplars {done}</h4><p>{markup.text(text)}</p>"
+      f'<div class="sheets">{pictures}</div>'
+    )
+  body = "".join(parts)
+  return Section("Learning exemplars", body) if body else None
+
+
+MAP_CAPTION = (
+  "What the network makes of a few classes: each dot is a test image, each "
+  "star an exemplar, placed by t-SNE so that images with similar features lie "
+  "close together. Good exemplars lie inside the cloud of their class; clouds "
+  "that run into each other are classes the network confuses. All panels share "
+  "one map, so places can be compared; distances between far groups and the "
+  "axes themselves mean nothing."
+)
+
+
+def features(run: Run) -> Section | None:
+  caption = f"{MAP_CAPTION} (Seed {run.results['seeds'][0]}.)"
+  wide = len(maps.panels(run)) > 1
+  body = _figures(run, ["feature_map"], caption, wide=wide)
+  return Section("Map of features", body) if body else None
 
 
 def memory(run: Run) -> Section | None:
@@ -158,9 +226,11 @@ def repeat(run: Run) -> Section:
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
   accuracy,
   class_groups,
-  fine_tune,
+  moments,
   confusion,
   training,
+  exemplars,
+  features,
   memory,
   seeds,
   repeat,

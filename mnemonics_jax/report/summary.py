@@ -135,16 +135,23 @@ def compare(names: Sequence[str], runs: Sequence[Run]) -> str:
     )
   if len({run.results["dataset"] for run in runs}) > 1:
     return "These runs learn different datasets: compare shapes, not numbers."
+  if len(runs) == 1:
+    return (
+      "These runs differ in their seeds only and count as one. "
+      + describe(runs[0].results)
+    )
   reported = [
     run.results["summary"][run.results["readout"]]["average"] for run in runs
   ]
-  order = sorted(
-    range(len(runs)), key=lambda i: reported[i]["mean"], reverse=True
-  )
+  # The upper bound is no competitor, unless there are no two others.
+  others = [i for i, r in enumerate(runs) if r.results["method"] != "joint"]
+  ranked = others if len(others) > 1 else range(len(runs))
+  order = sorted(ranked, key=lambda i: reported[i]["mean"], reverse=True)
   first, second = order[:2]
   gap = reported[first]["mean"] - reported[second]["mean"]
   text = (
-    f"{names[first]} has the highest average accuracy, "
+    f"{names[first]} has the highest average accuracy"
+    f"{' below the upper bound' if len(ranked) < len(runs) else ''}, "
     f"{percent(reported[first]['mean'], 1)}\u00a0%: {percent(gap, 1)} points above "
     f"{names[second]}."
   )

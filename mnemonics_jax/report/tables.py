@@ -95,26 +95,44 @@ def seed_table(results: Mapping[str, Any]) -> Table:
   )
 
 
+def moment_mean(
+  results: Mapping[str, Any],
+  phase: int,
+  moment: str,
+  readout: str,
+  classes: str,
+) -> float | None:
+  """Accuracy on "old", "new" or "all" classes, mean over seeds.
+
+  Args:
+    results: of a run.
+    phase: which phase.
+    moment: "trained" before the fine-tune, "final" after it.
+    readout: which read-out.
+    classes: of earlier phases, of this one, or both.
+
+  Returns:
+    None when it was not measured in every seed.
+  """
+  values = [
+    run["phases"][phase].get("moments", {}).get(moment, {}).get(readout, {})
+    for run in results["runs"]
+  ]
+  values = [value.get(classes) for value in values]
+  return None if None in values else statistics.fmean(values)
+
+
 def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
   """One read-out before and after the fine-tune, on old and new classes.
 
   None when nothing changed between the two moments in any phase.
   """
-
-  def mean(phase: int, moment: str, classes: str) -> float | None:
-    values = [
-      run["phases"][phase].get("moments", {}).get(moment, {}).get(readout, {})
-      for run in results["runs"]
-    ]
-    values = [value.get(classes) for value in values]
-    return None if None in values else statistics.fmean(values)
-
   rows, moved = [], False
   for index, phase in enumerate(results["runs"][0]["phases"]):
     row = [str(phase["phase"])]
     for classes in ("old", "new", "all"):
-      before = mean(index, "trained", classes)
-      after = mean(index, "final", classes)
+      before = moment_mean(results, index, "trained", readout, classes)
+      after = moment_mean(results, index, "final", readout, classes)
       change = None
       if before is not None and after is not None:
         change = after - before

@@ -80,15 +80,19 @@ class Run:
     except (OSError, ValueError) as error:
       raise WorkdirError(f"Cannot read the metrics: {error}.") from None
 
-  def arrays(self, seed: int, phase: int) -> dict[str, np.ndarray]:
-    """Confusion counts and memory after a phase; empty when not saved."""
+  def arrays(
+    self, seed: int, phase: int, prefix: str = ""
+  ) -> dict[str, np.ndarray]:
+    """What a phase saved under names with a prefix; empty when nothing."""
     path = self.path / f"seed_{seed}" / f"phase_{phase:02d}.npz"
     if not path.exists():
       return {}
     try:
       # Opened here, because np.load leaves a file open that is no archive.
       with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+        return {
+          name: file[name] for name in file.files if name.startswith(prefix)
+        }
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
       raise WorkdirError(f"{path} is damaged: {error}.") from None
 
@@ -124,18 +128,45 @@ def load_run(workdir: str | os.PathLike[str]) -> Run:
 def labels(runs: Sequence[Run]) -> list[str]:
   """What tells runs apart: the parts of their titles in which they differ.
 
-  Where the titles leave a doubt, the directory's name is added.
+  Where titles leave a doubt, the settings in which runs differ are added, and
+  where there is still one, the directory's name.
   """
+  if len(runs) == 1:
+    return [runs[0].results["title"]]
   parts = [run.results["title"].split(" · ") for run in runs]
   if len({len(p) for p in parts}) == 1:
     differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
     parts = [list(itertools.compress(p, differs)) for p in parts]
+  if len(set(map(tuple, parts))) < len(parts):
+    parts = [p + s for p, s in zip(parts, _settings(runs), strict=True)]
   names = [" · ".join(p) for p in parts]
   return [
     f"{name} ({run.path.resolve().name})".strip()
     if names.count(name) > 1
     else name
     for name, run in zip(names, runs, strict=True)
+  ]
+
+
+def _settings(runs: Sequence[Run]) -> list[list[str]]:
+  """The settings that differ between runs and are not part of titles."""
+  settings = [run.config.get("settings", {}) for run in runs]
+  titled = {"dataset", "method", "exemplars", "memory", "seeds"}
+  names = dict.fromkeys(itertools.chain.from_iterable(settings))
+
+  def word(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+      return name if value else f"no {name}"
+    return f"{name} {value}"
+
+  return [
+    [
+      word(name, own.get(name))
+      for name in names
+      if name not in titled
+      and any(own.get(name) != other.get(name) for other in settings)
+    ]
+    for own in settings
   ]
 
 
