@@ -304,7 +304,7 @@ def run_main(
   def guarded(argv):
     # They tell what they found and where they write; nobody asked. absl, the
     # voice of the checkpoints, is set to tell by app.run.
-    for library in ("absl", "jax", "matplotlib"):
+    for library in ("absl", "jax", "matplotlib", "openTSNE"):
       logging.getLogger(library).setLevel(logging.WARNING)
     try:
       if len(argv) > 1 and not arguments:
