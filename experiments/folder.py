@@ -22,13 +22,15 @@ flags.DEFINE_integer(
   " --preset=paper).",
 )
 flags.DEFINE_float(
-  "val_fraction", 0.2, "Share of each class to test on when there is no val/."
+  "val_fraction",
+  None,
+  "Share of each class to test on when there is no val/; the default is 0.2.",
 )
 flags.DEFINE_bool(
   "strict", False, "Stop at an unreadable image instead of skipping it."
 )
 
-_COMMON = dict(memory="per_class:10")
+_COMMON = dict(memory="per_class:10", val_fraction=0.2)
 _SMALL = dict(_COMMON, net="resnet8", augment="resized_crop", image_size=64)
 PRESETS = {
   "paper": dict(_COMMON, **PAPER_IMAGENET),
@@ -56,7 +58,7 @@ def main(_) -> None:
       "folder",
       FLAGS.data,
       image_size=settings.image_size,
-      val_fraction=FLAGS.val_fraction,
+      val_fraction=settings.val_fraction,
       strict=FLAGS.strict,
     ),
   )
