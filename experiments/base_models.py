@@ -11,29 +11,41 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from experiments.settings import UserError
 from mnemonics_jax import __version__, checkpoint, phase
+from mnemonics_jax.journal import Journal
 from mnemonics_jax.phase import Config, PhaseData
 from mnemonics_jax.types import PhaseState, Report, Variables
 
 
-def get(
+def train(
   directory: Path,
   state: PhaseState,
   data: PhaseData,
   config: Config,
   report: Report,
+  journal: Journal,
 ) -> Variables:
-  """The model after the base phase: read from `directory`, or trained and kept."""
+  """`phase.train_model`, whose base model is read from `directory` or kept there."""
+  if state.phase > 0:
+    return phase.train_model(state, data, config, report, journal)
   path = directory / _name(state, data, config)
   if not path.exists():
-    variables = phase.train_model(state, data, config, report)
+    variables = phase.train_model(state, data, config, report, journal)
     try:
       checkpoint.save(path, variables)
-    except OSError:
+    except OSError as error:
       if not path.exists():  # Another run may have been faster.
-        raise
-  variables, _ = checkpoint.restore(path)
-  return jax.tree.map(jnp.asarray, variables)
+        raise UserError(
+          f"--base_models={directory} cannot be written ({error}); make room or"
+          " choose another one."
+        ) from error
+  try:
+    return checkpoint.restore(path)[0]
+  except checkpoint.Damaged as error:
+    raise UserError(
+      f"--base_models: {error}; remove it, and it is trained again."
+    ) from error
 
 
 def _name(state, data, config):

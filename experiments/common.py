@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
@@ -23,10 +23,14 @@ from experiments.settings import (
   UserError,
   check_effect,
 )
+from experiments.stopping import Stopped
 from mnemonics_jax import data
 from mnemonics_jax.data import DataError, Dataset
 from mnemonics_jax.protocol import ProtocolError
 from mnemonics_jax.report import WorkdirError
+
+if TYPE_CHECKING:
+  from experiments.saving import Policy
 
 FLAGS = flags.FLAGS
 
@@ -167,6 +171,18 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "fresh", False, "Start over in a new directory; the old one stays."
 )
+flags.DEFINE_float(
+  "checkpoint_every",
+  180.0,
+  "Seconds between checkpoints within a phase; there is one after every phase,"
+  " too. The same command continues from the newest.",
+)
+flags.DEFINE_integer(
+  "keep",
+  None,
+  "Checkpoints of phases to keep for each seed, the newest ones; the default is"
+  " all of them.",
+)
 flags.DEFINE_string(
   "base_models",
   None,
@@ -228,14 +244,36 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   from experiments.run import run
   from mnemonics_jax import report
 
+  saving = saving_policy()
   workdir = directory("workdir", workdir_lib.default(settings))
   base_models = directory("base_models")
   dataset = load()
   if FLAGS.fresh:
     workdir = workdir_lib.fresh(workdir)
-  results = run(settings, dataset, workdir, FLAGS.tensorboard, base_models)
+  results = run(
+    settings,
+    dataset,
+    workdir,
+    tensorboard=FLAGS.tensorboard,
+    base_models=base_models,
+    saving=saving,
+  )
   print(f"\n{report.console_table(results)}\n")
   print(f"Report: {report.build([workdir])}")
+
+
+def saving_policy() -> "Policy":
+  """When checkpoints are written and which are kept, by the flags."""
+  every, keep = FLAGS.checkpoint_every, FLAGS.keep
+  if not 0 <= every < float("inf"):
+    raise UserError(
+      f"--checkpoint_every={every} must be 0 or more seconds; 180 is usual."
+    )
+  if keep is not None and keep < 1:
+    raise UserError(f"--keep={keep} must be 1 or more; leave it out for all.")
+  from experiments.saving import Policy
+
+  return Policy(every, keep)
 
 
 def directory(flag: str, default: Path | None = None) -> Path | None:
@@ -314,6 +352,9 @@ def run_main(
       main(argv)
     except (UserError, ProtocolError, DataError, WorkdirError) as error:
       _refuse(str(error))
+    except Stopped as stopped:
+      print(stopped, file=sys.stderr)
+      sys.exit(stopped.code)
 
   app.run(guarded, flags_parser=parse)
 

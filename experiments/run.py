@@ -1,5 +1,9 @@
 """Runs an experiment: every seed, every phase, and what is written of them."""
 
+import contextlib
+import errno
+import functools
+import os
 from pathlib import Path
 import time
 from typing import Any
@@ -9,7 +13,9 @@ import numpy as np
 from experiments import base_models as base_models_lib
 from experiments import plan
 from experiments import workdir as workdir_lib
+from experiments.saving import Policy, Saver
 from experiments.settings import Settings, UserError, build, follows_paper
+from experiments.stopping import CONTINUE, Stop
 from mnemonics_jax import phase, report
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.report import results as results_lib
@@ -20,12 +26,14 @@ def run(
   settings: Settings,
   dataset: Dataset,
   workdir: Path,
+  *,
   tensorboard: bool = True,
   base_models: Path | None = None,
+  saving: Policy = Policy(),
 ) -> dict[str, Any]:
   """Trains once per seed and returns (and writes) the results.
 
-  A seed that has finished in `workdir` before is not trained again.
+  What has been done in `workdir` before is not done again.
 
   Args:
     settings: what is run.
@@ -33,45 +41,91 @@ def run(
     workdir: where results go.
     tensorboard: whether TensorBoard events are written, too.
     base_models: where models of phase 0 are kept, None to train each anew.
+    saving: when checkpoints are written, and which are kept.
+
+  Raises:
+    Stopped: a signal has asked for it; the next call continues.
+    UserError: what is asked for cannot be done, or training diverged.
   """
   config, stream = build(settings, dataset)
   workdir_lib.claim(workdir, settings)
   print(plan.describe(settings, config, stream, workdir), flush=True)
   for note in dataset.notes:
     print(f"Note: {note}", flush=True)
-  pending = [s for s in settings.seeds if not _result(workdir, s).exists()]
-  work = plan.phase_work(config, stream)
-  mapped = _mapped_classes(stream.classes_per_phase)
-  with report.MetricsLog(workdir, tensorboard=tensorboard) as log:
+  train = None
+  if base_models is not None:
+    train = functools.partial(base_models_lib.train, base_models)
+  stop = Stop()
+  with (
+    _disk_trouble(workdir),
+    workdir_lib.locked(workdir),
+    stop.listening(f"What is saved in {workdir} is safe. {CONTINUE}"),
+    report.MetricsLog(workdir, tensorboard=tensorboard) as log,
+  ):
+    pending = [s for s in settings.seeds if not _result(workdir, s).exists()]
+    work = plan.phase_work(config, stream)
     for seed in pending:
       with report.Progress(len(stream), f"seed {seed}", work=work) as progress:
-        listeners = [progress, _epoch_writer(log, seed)]
+        directory = _result(workdir, seed).parent
+        saver = Saver(
+          seed, directory / "checkpoints", saving, log, stop, progress.say
+        )
+        listeners = [saver.clock, progress, _epoch_writer(log, seed)]
         if seed == pending[0]:
           total = sum(work) * len(pending)
           listeners.append(plan.Estimate(total, progress.say))
         notify = lambda step, to=listeners: [tell(step) for tell in to]
-        records = []
-        state = phase.begin_run(seed, config)
-        for data in stream:
-          trained = None
-          try:
-            if base_models is not None and state.phase == 0:
-              trained = base_models_lib.get(
-                base_models, state, data, config, notify
-              )
-            state, result = phase.run_phase(
-              state, data, config, notify, trained
-            )
-          except FloatingPointError as error:
-            raise UserError(
-              f"Seed {seed}, phase {state.phase}: {error}"
-            ) from error
-          record = results_lib.phase_record(result, stream.classes_per_phase)
-          records.append(record)
-          log.write({"kind": "phase", "seed": seed, **record})
-          _save_arrays(_result(workdir, seed).parent, state, result, mapped)
-      record = results_lib.run_record(seed, records)
-      workdir_lib.write_json(_result(workdir, seed), record)
+        records = _run_seed(seed, config, stream, log, saver, notify, train)
+        record = results_lib.run_record(seed, records)
+        workdir_lib.write_json(_result(workdir, seed), record)
+    return _write_results(workdir, settings, config, stream)
+
+
+def _run_seed(seed, config, stream, log, saver, notify, train):
+  """The records of all phases."""
+  mapped = _mapped_classes(stream.classes_per_phase)
+  state, records = saver.restore(phase.begin_run(seed, config))
+  for number in range(state.phase, len(stream)):
+    try:
+      state, result = phase.run_phase(
+        state, stream[number], config, notify, saver, train
+      )
+    except FloatingPointError as error:
+      raise UserError(
+        f"Seed {seed}, phase {state.phase}, stage {saver.clock.stage}: {error}"
+        f" The last good checkpoint is {saver.newest}."
+      ) from error
+    record = results_lib.phase_record(result, stream.classes_per_phase)
+    records.append(record)
+    log.write(
+      {"kind": "phase", "seed": seed, **record, "seconds": saver.clock.read()}
+    )
+    _save_arrays(saver.directory.parent, state, result, mapped)
+    saver.end_phase(state, records)
+  return records
+
+
+@contextlib.contextmanager
+def _disk_trouble(workdir):
+  """Explains that a file cannot be written."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno not in _DISK_TROUBLE:
+      raise
+    raise UserError(
+      f"--workdir={workdir} cannot be written ({error.strerror}). What is saved"
+      " there is safe; make room and repeat the command to continue."
+    ) from error
+
+
+_DISK_TROUBLE = (
+  errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES,
+)  # fmt: skip
+
+
+def _write_results(workdir, settings, config, stream):
+  """results.json from what the seeds have written."""
   runs = [workdir_lib.read_json(_result(workdir, s)) for s in settings.seeds]
   results = {
     "title": settings.title,
@@ -156,8 +210,10 @@ def _save_arrays(
     rows = np.isin(labels, mapped)
     arrays[f"features/{name}"] = features[rows].astype(np.float16)
     arrays[f"features/{name}_labels"] = labels[rows]
-  directory.mkdir(parents=True, exist_ok=True)
-  np.savez_compressed(directory / f"phase_{result.phase:02d}.npz", **arrays)
+  path = directory / f"phase_{result.phase:02d}.npz"
+  draft = path.with_name(f"draft_{path.name}")
+  np.savez_compressed(draft, **arrays)
+  os.replace(draft, path)
 
 
 def _mapped_classes(split):

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.table_rows import Row
 from mnemonics_jax import protocol
+from mnemonics_jax.report import Run
 from mnemonics_jax.report.tables import READOUTS
 
 MOMENTS = {"trained": "before", "final": "after"}  # ... the fine-tune.
@@ -29,8 +30,9 @@ def pending(row: Row, phases: int, seed: int, workdir: str) -> dict[str, Any]:
   }
 
 
-def finished(cell: Cell, results: Mapping[str, Any]) -> dict[str, Any]:
-  """The cell with the numbers of `results.json`."""
+def finished(cell: Cell, done: Run) -> dict[str, Any]:
+  """The cell with the numbers of a finished run."""
+  results = done.results
   (run,) = results["runs"]
   phases = run["phases"]
   accuracy = {
@@ -45,7 +47,7 @@ def finished(cell: Cell, results: Mapping[str, Any]) -> dict[str, Any]:
     "status": "finished",
     "readout": results["readout"],
     "schedule": results["schedule"],
-    "seconds": sum(sum(p.get("seconds", {}).values()) for p in phases),
+    "seconds": sum(done.durations),
     "classes_seen": [p["classes_seen"] for p in phases],
     "accuracy": accuracy,
     "average": {

@@ -38,11 +38,13 @@ from absl import flags
 from experiments import cifar, common, digits, table_rows
 from experiments import workdir as workdir_lib
 from experiments.settings import Settings, UserError
+from experiments.stopping import Stopped
 from experiments.table_rows import Row
 
 if TYPE_CHECKING:
   from experiments.table_cells import Sheet
   from mnemonics_jax.data import Dataset
+  from mnemonics_jax.report import Run
 
 FLAGS = flags.FLAGS
 
@@ -181,8 +183,14 @@ def request_from_flags() -> Request:
   return request
 
 
-def fill(request: Request, dataset: "Dataset", tensorboard: bool) -> "Sheet":
-  """Runs the cells that have not finished and writes the table after each."""
+def fill(request: Request, dataset: "Dataset", **options: Any) -> "Sheet":
+  """Runs the cells that have not finished and writes the table after each.
+
+  Args:
+    request: the table and its cells.
+    dataset: what they are run on.
+    **options: more arguments of `run`.
+  """
   from experiments import table_cells
   from experiments.run import run
   from mnemonics_jax.report.progress import format_duration
@@ -193,11 +201,11 @@ def fill(request: Request, dataset: "Dataset", tensorboard: bool) -> "Sheet":
     settings = request.settings(row, phases, seed)
     workdir = workdir_lib.default(settings, str(request.root))
     cell = table_cells.pending(row, phases, seed, workdir.name)
-    results = _results(workdir)
-    if results is None:
+    done = _finished_run(workdir)
+    if done is None:
       todo.append((row, settings, workdir, cell))
     else:
-      cell = table_cells.finished(cell, results)
+      cell = table_cells.finished(cell, done)
     cells[table_cells.key(cell)] = cell
   done = len(cells) - len(todo)
   print(
@@ -219,14 +227,13 @@ def fill(request: Request, dataset: "Dataset", tensorboard: bool) -> "Sheet":
       flush=True,
     )
     try:
-      results = run(
-        settings,
-        dataset,
-        workdir,
-        tensorboard,
-        request.root / "base_models",
-      )
-      cell = table_cells.finished(cell, results)
+      base_models = request.root / "base_models"
+      run(settings, dataset, workdir, base_models=base_models, **options)
+      cell = table_cells.finished(cell, _finished_run(workdir))
+    except Stopped:
+      raise
+    except workdir_lib.BusyError as error:
+      print(f"Left to another command: {error}", flush=True)
     except Exception as error:  # The other cells can still be measured.
       if not isinstance(error, UserError):
         traceback.print_exc()
@@ -263,12 +270,12 @@ def _work(request, dataset):
   return work
 
 
-def _results(workdir: Path) -> dict[str, Any] | None:
+def _finished_run(workdir: Path) -> "Run | None":
   from mnemonics_jax import report
 
   if not (workdir / "results.json").exists():
     return None
-  return report.load_run(workdir).results
+  return report.load_run(workdir)
 
 
 def _path(request, suffix):
@@ -362,8 +369,9 @@ def _loader(name: str) -> Callable[[], "Dataset"]:
 
 def main(_) -> None:
   request = request_from_flags()
+  saving = common.saving_policy()
   dataset = _loader(request.dataset)()
-  sheet = fill(request, dataset, FLAGS.tensorboard)
+  sheet = fill(request, dataset, tensorboard=FLAGS.tensorboard, saving=saving)
   from experiments import table_views
 
   for title, table in [

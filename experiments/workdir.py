@@ -1,5 +1,7 @@
 """The work directory: claimed by one configuration, written atomically."""
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -14,6 +16,11 @@ import sys
 from typing import Any
 
 from experiments.settings import Settings, UserError
+
+try:
+  import fcntl
+except ImportError:  # Windows has no such locks.
+  fcntl = None
 
 _PACKAGES = [
   "mnemonics_jax",
@@ -87,6 +94,32 @@ def claim(workdir: Path, settings: Settings) -> None:
     ) from error
 
 
+class BusyError(UserError):
+  """Another process works in the directory."""
+
+
+@contextlib.contextmanager
+def locked(workdir: Path) -> Iterator[None]:
+  """Keeps other processes out of `workdir`; a dead one's lock counts nothing."""
+  # The system releases the lock with the process, however that ends.
+  with (workdir / "lock").open("a+") as file:
+    if fcntl is not None:
+      try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        file.seek(0)
+        raise BusyError(
+          f"--workdir={workdir} is in use by {file.read().strip()}; wait for it"
+          " or choose another one."
+        ) from None
+      except OSError:
+        pass  # A file system without locks.
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {platform.node()}\n")
+    file.flush()
+    yield
+
+
 def read_json(path: Path) -> dict[str, Any]:
   """The object in a file that a run has written."""
   try:
@@ -104,7 +137,10 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Any) -> None:
   """Replaces `path` in one step: a reader sees the old or the new file."""
   temporary = path.with_name(path.name + ".tmp")
-  temporary.write_text(json.dumps(value, indent=1) + "\n")
+  with temporary.open("w") as file:
+    file.write(json.dumps(value, indent=1) + "\n")
+    file.flush()
+    os.fsync(file.fileno())
   os.replace(temporary, path)
 
 

@@ -27,6 +27,7 @@ True
 from collections.abc import Callable, Iterable
 import functools
 import itertools
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -80,12 +81,15 @@ __all__ = [
   "from_uint8",
   "hypergradient",
   "imprint",
+  "init_state",
   "optimize_exemplars",
   "to_uint8",
   "unroll",
 ]
 
 _CHUNK = 256  # images that pass the frozen backbone at once
+# Long epochs return to the host about this often.
+_SECONDS_PER_CALL = 1.0
 
 
 class BilevelState(NamedTuple):
@@ -97,6 +101,7 @@ class BilevelState(NamedTuple):
     opt_state: state of the outer optimiser.
     step: meta steps done.
     key: root of all randomness; each step folds its number into it.
+    sums: what the steps of the running epoch have measured so far.
   """
 
   images: Float[Array, "n h w c"]
@@ -104,6 +109,7 @@ class BilevelState(NamedTuple):
   opt_state: PyTree
   step: Int[Array, ""]
   key: Array
+  sums: dict[str, Float[Array, ""]]
 
 
 class History(NamedTuple):
@@ -146,6 +152,28 @@ class BilevelResult(NamedTuple):
 Callback = Callable[[int, Any, dict[str, float]], None]
 """Called after each epoch with its number, the state and its history row."""
 
+StepCallback = Callable[[Any], None]
+"""Called with the state about once a second within an epoch."""
+
+
+def init_state(
+  key: Array,
+  exemplars: Exemplars,
+  config: BilevelConfig = DEFAULT,
+  outer_tx: optax.GradientTransformation | None = None,
+) -> BilevelState:
+  """The state before the first meta step."""
+  # The length of an epoch enters the learning rate, not the optimiser's state.
+  tx = outer_tx or _outer_tx(config, steps=1)
+  images = jnp.asarray(exemplars.images)
+  return BilevelState(
+    images, images, tx.init(images), jnp.int32(0), key, _no_sums()
+  )
+
+
+def _no_sums():
+  return {"loss": jnp.float32(0), "clipped": jnp.float32(0)}
+
 
 def optimize_exemplars(
   key: Array,
@@ -158,6 +186,7 @@ def optimize_exemplars(
   outer_tx: optax.GradientTransformation | None = None,
   state: BilevelState | None = None,
   callback: Callback | None = None,
+  step_callback: StepCallback | None = None,
   active: Bool[Array, " classes"] | None = None,
   starts: Variables | None = None,
   inner_data: Batch | Features | None = None,
@@ -182,6 +211,8 @@ def optimize_exemplars(
     state: a state of an earlier call, to continue it; `key` is then ignored,
       and an iterator must stand where it stood.
     callback: called after each epoch with its number, the state, the metrics.
+    step_callback: called with the state about once a second within an epoch;
+      with an iterator, which cannot be entered in its middle, never.
     active: classes that compete in the softmax; None is all of them.
     starts: `variables` stacked along a new first axis (late checkpoints,
       drifted copies); the base level starts from one of them, drawn per step.
@@ -209,17 +240,15 @@ def optimize_exemplars(
   size = min(config.batch_size or 1, len(valid.labels))
   steps = config.steps_per_epoch or -(-len(valid.labels) // size)
   if state is None:
-    tx = outer_tx or _outer_tx(config, steps)
-    images = jnp.asarray(exemplars.images)
-    state = BilevelState(images, images, tx.init(images), jnp.int32(0), key)
+    state = init_state(key, exemplars, config, outer_tx)
   elif state.images.shape != exemplars.images.shape:
     raise ValueError(
       f"state holds images {state.images.shape}, exemplars "
       f"{exemplars.images.shape}: they do not belong to the same run."
     )
   reference = _embed(variables, state.initial, **model)
-  meta_epoch = functools.partial(
-    _epoch,
+  meta_steps = functools.partial(
+    _meta_steps,
     outer_tx=outer_tx,
     steps=steps,
     size=None if stream is not None else size,
@@ -227,19 +256,33 @@ def optimize_exemplars(
   )
 
   now, rows = state, []
-  for epoch in range(int(state.step) // steps, config.epochs):
+  pace = 1 if stream is None else steps
+  while (done := int(now.step)) < config.epochs * steps:
+    epoch, first = divmod(done, steps)
+    stop = min(first + pace, steps)
     if stream is not None:
       valid = stack(itertools.islice(stream, steps), steps)
-    now, row = meta_epoch(
-      now, real, variables, starts, valid, reference, active, inner_data
+    began = time.perf_counter()
+    now, finite = meta_steps(
+      now, stop - first, real, variables, starts, valid, active, inner_data
     )
-    rows.append({name: float(value) for name, value in row.items()})
-    if not np.isfinite([rows[-1]["loss"], rows[-1]["displacement"]]).all():
+    if not finite:
       raise FloatingPointError(
-        f"Learning exemplars diverged in epoch {epoch}: meta loss"
-        f" {rows[-1]['loss']}. A smaller inner_lr or fewer inner_steps usually"
-        " help; Adam as inner optimiser needs eps_root > 0."
+        f"Learning exemplars diverged in epoch {epoch}, steps {first} to {stop}"
+        f" (meta loss {float(now.sums['loss']) / stop:g}). A smaller inner_lr"
+        " or fewer inner_steps usually help; Adam as inner optimiser needs"
+        " eps_root > 0."
       )
+    if stream is None:
+      seconds = time.perf_counter() - began
+      pace = max(1, int(_SECONDS_PER_CALL * (stop - first) / seconds))
+    if stop < steps:
+      if step_callback is not None:
+        step_callback(now)
+      continue
+    row = _measure(now, real, variables, reference, steps, **model)
+    rows.append({name: float(value) for name, value in row.items()})
+    now = now._replace(sums=_no_sums())
     if callback is not None:
       callback(epoch, now, rows[-1])
   history = History(
@@ -256,8 +299,10 @@ def adjust_exemplars(
   apply_fn: ApplyFn | None = None,
   config: BilevelConfig = DEFAULT,
   parts: int = 2,
-  state: tuple[BilevelState | None, ...] | None = None,
+  outer_tx: optax.GradientTransformation | None = None,
+  state: tuple[BilevelState, ...] | None = None,
   callback: Callback | None = None,
+  step_callback: StepCallback | None = None,
   **kwargs,
 ) -> BilevelResult:
   """Adjusts old exemplars, whose data are gone, with each other: Eq. 10.
@@ -270,15 +315,14 @@ def adjust_exemplars(
 
   Args:
     parts: number of parts; each moves once, validated by all the others.
-    state: one state per part, None for those that have not started; to
-      continue, pass it with the exemplars and the key of the first call.
+    state: one state per part; to continue, pass it with the exemplars and the
+      key of the first call.
     **kwargs: more keywords of `optimize_exemplars`.
   """
   rows, real = deal(exemplars, parts)
   # Parts are put together on the host: their sizes change with the memory, and
   # the device would compile a program for each.
   images, labels = np.array(exemplars.images), np.asarray(exemplars.labels)
-  states = list(state or [None] * parts)
 
   def put(part, values):
     own = real[part]
@@ -289,26 +333,41 @@ def adjust_exemplars(
     arrays = images[chosen], labels[chosen], real[parts].reshape(-1)
     return Exemplars(*map(jnp.asarray, arrays))
 
+  keys = [jax.random.fold_in(key, part) for part in range(parts)]
+  states = list(
+    state
+    or (
+      init_state(keys[part], subset([part]), config, outer_tx)
+      for part in range(parts)
+    )
+  )
   for part, started in enumerate(states):
-    if started is not None:
-      put(part, started.images)
+    put(part, started.images)
   histories = []
   for part in range(parts):
 
-    def report(epoch, moving, metrics, part=part):
-      together = (*states[:part], moving, *states[part + 1 :])
+    def together(moving, part=part):
+      return (*states[:part], moving, *states[part + 1 :])
+
+    def after_epoch(epoch, moving, metrics, part=part, together=together):
       if callback is not None:
-        callback(part * config.epochs + epoch, together, metrics)
+        callback(part * config.epochs + epoch, together(moving), metrics)
+
+    def after_step(moving, together=together):
+      if step_callback is not None:
+        step_callback(together(moving))
 
     result = optimize_exemplars(
-      jax.random.fold_in(key, part),
+      keys[part],
       subset([part]),
       variables,
       subset([other for other in range(parts) if other != part]),
       apply_fn=apply_fn,
       config=config,
+      outer_tx=outer_tx,
       state=states[part],
-      callback=report,
+      callback=after_epoch,
+      step_callback=after_step,
       **kwargs,
     )
     states[part] = result.state
@@ -322,11 +381,14 @@ def adjust_exemplars(
 @functools.partial(
   jax.jit, static_argnames=("apply_fn", "config", "outer_tx", "steps", "size")
 )
-def _epoch(
-  state, exemplars, variables, starts, valid, reference, active, inner_data,
+def _meta_steps(
+  state, count, exemplars, variables, starts, valid, active, inner_data,
   *, apply_fn, config, outer_tx, steps, size,
 ):  # fmt: skip
-  """`steps` meta steps on batches of `size`; None: `valid` is one per step."""
+  """`count` of an epoch's `steps`, and whether all that they gave is finite.
+
+  Batches have `size` images; None means that `valid` holds one batch per step.
+  """
   tx = outer_tx or _outer_tx(config, steps)
   images_mask = _like(exemplars.mask, state.images)
   reach = 1.0 if config.max_change is None else config.max_change / 255
@@ -334,18 +396,21 @@ def _epoch(
   high = jnp.minimum(state.initial + reach, 1)
   order_key, step_key = jax.random.split(state.key)
   if size is not None:
-    order = shuffle(jax.random.fold_in(order_key, state.step), valid.mask)
+    epoch_start = state.step - state.step % steps
+    order = shuffle(jax.random.fold_in(order_key, epoch_start), valid.mask)
 
-  def meta_step(state, x):
-    t, batch = x
+  def meta_step(_, state):
+    t = state.step % steps
     start_key, key = jax.random.split(jax.random.fold_in(step_key, state.step))
     if size is not None:
       rows, counted = take(order, valid.mask, size, t)
       batch = type(valid)(valid[0][rows], valid.labels[rows], counted)
+    else:
+      batch = jax.tree.map(lambda batches: batches[t], valid)
     theta = variables
     if starts is not None:
-      count = len(jax.tree.leaves(starts)[0])
-      pick = jax.random.randint(start_key, (), 0, count)
+      choices = len(jax.tree.leaves(starts)[0])
+      pick = jax.random.randint(start_key, (), 0, choices)
       theta = jax.tree.map(lambda x: x[pick], starts)
     loss, grads = hypergradient(
       exemplars._replace(images=state.images),
@@ -361,19 +426,34 @@ def _epoch(
     proposed = state.images + updates
     projected = jnp.clip(proposed, low, high)
     images = jnp.where(images_mask, projected, state.images)
-    clipped = _mean(projected != proposed, images_mask)
-    step = state.step + 1
-    state = state._replace(images=images, opt_state=opt_state, step=step)
-    return state, (loss, clipped)
+    measured = {
+      "loss": loss,
+      "clipped": _mean(projected != proposed, images_mask),
+    }
+    sums = {
+      name: (total + measured[name]).astype(total.dtype)
+      for name, total in state.sums.items()
+    }
+    return state._replace(
+      images=images, opt_state=opt_state, step=state.step + 1, sums=sums
+    )
 
-  xs = jnp.arange(steps), valid if size is None else None
-  state, (loss, clipped) = lax.scan(meta_step, state, xs)
+  state = lax.fori_loop(0, count, meta_step, state)
+  finite = jnp.isfinite(state.images).all() & jnp.isfinite(state.sums["loss"])
+  return state, finite
+
+
+@functools.partial(jax.jit, static_argnames=("apply_fn", "config"))
+def _measure(
+  state, exemplars, variables, reference, steps, *, apply_fn, config
+):
+  """The history row of an epoch of `steps` that has just ended."""
+  images_mask = _like(exemplars.mask, state.images)
   moved = jnp.abs(state.images - state.initial)
   features = _embed(variables, state.images, apply_fn=apply_fn, config=config)
   cosine, euclidean = _distances(features, reference, exemplars.mask)
-  return state, dict(
-    loss=loss.mean(),
-    clipped=clipped.mean(),
+  return dict(
+    **{name: total / steps for name, total in state.sums.items()},
     displacement=255 * _mean(moved, images_mask),
     cosine=cosine,
     euclidean=euclidean,

@@ -24,7 +24,15 @@ _MANIFEST = "manifest.json"
 
 
 class Damaged(Exception):
-  """A checkpoint is not what was written."""
+  """A checkpoint is not what was written.
+
+  Attributes:
+    path: where it is.
+  """
+
+  def __init__(self, path: Path, why: object):
+    super().__init__(f"{path} is damaged ({why})")
+    self.path = path
 
 
 def save(path: Path, tree: PyTree, info: dict[str, Any] | None = None) -> int:
@@ -73,17 +81,24 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
       if expected.get(name) != found.get(name)
     )
     if wrong:
-      raise Damaged(f"{path} is damaged: {', '.join(wrong[:3])} differ")
+      raise Damaged(path, f"{', '.join(wrong[:3])} changed")
     info = json.loads((path / "info.json").read_bytes())
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-    raise Damaged(f"{path} is damaged: {error}") from error
+    raise Damaged(path, error) from error
   return _read_arrays(path / "arrays"), info
 
 
 def _write_arrays(path, tree):
   tree = jax.tree.map(np.asarray, tree)
-  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-    checkpointer.save(path, args=ocp.args.PyTreeSave(tree))
+  try:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+      checkpointer.save(path, args=ocp.args.PyTreeSave(tree))
+  except OSError:
+    raise
+  except (
+    Exception
+  ) as error:  # Its kernels have their own words for a full disk.
+    raise OSError(f"Orbax could not write {path.name}: {error}") from error
 
 
 def _read_arrays(path):

@@ -4,7 +4,7 @@ What is learned are uint8 images of fixed shapes, padded so that every phase
 runs the same compiled programs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from mnemonics_jax import bilevel, bilevel_config, selection, transfer
 from mnemonics_jax.augment import Augmentation
 from mnemonics_jax.heads import CosineHead
+from mnemonics_jax.journal import Journal
 from mnemonics_jax.methods import Method
 from mnemonics_jax.model import Model
 from mnemonics_jax.types import Variables
@@ -101,7 +102,8 @@ def learn(
   seen: Bool[Array, " classes"],
   rows: int,
   data_rows: int,
-  callback: bilevel.Callback | None = None,
+  journal: Journal,
+  callback: bilevel.Callback,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Learns the exemplars of new classes on those classes' data (Eq. 8).
 
@@ -115,6 +117,7 @@ def learn(
     seen: classes that compete.
     rows: number of exemplar rows to pad to.
     data_rows: number of validation rows to pad to.
+    journal: where to look for a beginning, and whom to tell about progress.
     callback: called after each meta epoch.
   """
   on_features = level.config.on_features
@@ -125,16 +128,26 @@ def learn(
     _pad(data_labels, data_rows),
     _real(data_labels, data_rows),
   )
-  result = bilevel.optimize_exemplars(
+  exemplars = _exemplars(images, labels, rows)
+  loop = functools.partial(
+    bilevel.optimize_exemplars,
     key,
-    _exemplars(images, labels, rows),
+    exemplars,
     _start(variables, level),
     valid,
     active=seen,
-    callback=callback,
     **level._asdict(),
   )
-  return _stored(result, len(labels)), result.history
+  begin = bilevel.init_state(key, exemplars, level.config)
+  return _noted(
+    loop,
+    begin,
+    level.config.epochs,
+    len(labels),
+    journal,
+    "exemplars",
+    callback,
+  )
 
 
 def adjust(
@@ -146,18 +159,85 @@ def adjust(
   level: Level,
   seen: Bool[Array, " classes"],
   rows: int,
-  callback: bilevel.Callback | None = None,
+  journal: Journal,
+  callback: bilevel.Callback,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
-  result = bilevel.adjust_exemplars(
+  exemplars = _exemplars(images, labels, rows)
+  loop = functools.partial(
+    bilevel.adjust_exemplars,
     key,
-    _exemplars(images, labels, rows),
+    exemplars,
     _start(variables, level),
     active=seen,
-    callback=callback,
     **level._asdict(),
   )
-  return _stored(result, len(labels)), result.history
+  begin = (bilevel.init_state(key, exemplars, level.config),) * 2
+  return _noted(
+    loop,
+    begin,
+    2 * level.config.epochs,
+    len(labels),
+    journal,
+    "adjust",
+    callback,
+  )
+
+
+class _Noted(NamedTuple):
+  """What a meta loop needs to continue.
+
+  Attributes:
+    state: of `bilevel`.
+    history: one row per epoch, zeros for those to come.
+  """
+
+  state: Any
+  history: Float[np.ndarray, "epochs fields"]
+
+
+def _noted(
+  loop: Callable[..., bilevel.BilevelResult],
+  begin: Any,
+  epochs: int,
+  count: int,
+  journal: Journal,
+  stage: str,
+  callback: bilevel.Callback,
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  """Runs a meta loop of `bilevel` from where its journal has seen it last.
+
+  Args:
+    loop: takes a state and callbacks.
+    begin: a state of the same structure, before the first step.
+    epochs: how many the loop has.
+    count: real rows of the exemplars.
+    journal: see `learn`.
+    stage: name of the loop in the journal.
+    callback: called after each meta epoch.
+  """
+  fields = bilevel.History._fields
+
+  def run():
+    now = _Noted(None, np.zeros((epochs, len(fields))))
+    now = journal.resume(stage, like=now._replace(state=begin)) or now
+
+    def after_step(state):
+      journal.offer(stage, now._replace(state=state))
+
+    def after_epoch(epoch, state, metrics):
+      now.history[epoch] = [metrics[field] for field in fields]
+      callback(epoch, state, metrics)
+      after_step(state)
+
+    result = loop(
+      state=now.state, callback=after_epoch, step_callback=after_step
+    )
+    images = np.asarray(bilevel.to_uint8(result.exemplars.images))
+    return {"images": images[:count], "history": now.history}
+
+  done = journal.once(stage, run)
+  return done["images"], bilevel.History(*done["history"].T)
 
 
 def diagnose(
@@ -183,10 +263,6 @@ def _start(variables, level):
 def _exemplars(images, labels, rows):
   images = bilevel.from_uint8(_pad(images, rows))
   return bilevel.Exemplars(images, _pad(labels, rows), _real(labels, rows))
-
-
-def _stored(result, count):
-  return np.asarray(bilevel.to_uint8(result.exemplars.images))[:count]
 
 
 def _pad(array, rows):

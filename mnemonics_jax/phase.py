@@ -4,8 +4,8 @@
 whoever calls it saves the state and writes down the result.
 """
 
+from collections.abc import Callable
 import dataclasses
-import time
 from typing import NamedTuple
 
 import jax
@@ -20,6 +20,7 @@ from mnemonics_jax.augment import Augmentation, CropFlip, NoAugmentation
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.evaluate import class_means, evaluate, extract
 from mnemonics_jax.holdout import hold_out
+from mnemonics_jax.journal import Journal
 from mnemonics_jax.keys import Keys
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.model import Model
@@ -137,7 +138,8 @@ def run_phase(
   data: PhaseData,
   config: Config,
   report: Report = lambda _: None,
-  trained: Variables | None = None,
+  journal: Journal | None = None,
+  train: Callable[..., Variables] | None = None,
 ) -> tuple[PhaseState, PhaseResult]:
   """Learns the new classes in `data` and tests on all classes seen.
 
@@ -146,23 +148,26 @@ def run_phase(
     data: what this one may look at.
     config: what it does.
     report: receives a `StepReport` as it goes.
-    trained: the outcome of `train_model` if it is already known.
+    journal: what this phase has done before, if it was interrupted.
+    train: the model level instead of `train_model`, called like it.
   """
   model, method = config.model, config.method
   n_seen = state.classes_seen + data.new_classes
   classes = _classes(state, data, config)
   keys = Keys(state.key, state.phase)
-  clock = _Clock(report, state.phase)
+  journal, train = journal or Journal(), train or train_model
+  begin = lambda stage: report(StepReport(state.phase, stage, 0, 1, 0, 1))
   diagnostics, changed = {}, {}
 
   # 1. Model level: train Θ on the old exemplars and the new data.
-  clock("train")
-  variables = trained
-  if variables is None:
-    variables = train_model(state, data, config, report)
+  begin("train")
+  variables = journal.once(
+    "train", lambda: train(state, data, config, report, journal)
+  )
+  variables = jax.tree.map(jnp.asarray, variables)
 
   # 2. Exemplars of the new classes: chosen, then perhaps learned.
-  clock("exemplars")
+  begin("exemplars")
   features, _ = extract(model, method, variables, data.images)
   picks = exemplars_lib.select(
     keys.numpy("select"),
@@ -176,7 +181,7 @@ def run_phase(
   if config.exemplars == "mnemonics":
     start = images
     images, history = _learn(
-      state, data, config, report, variables, features, images, labels
+      state, data, config, report, journal, variables, features, images, labels
     )
     diagnostics["exemplars"] = exemplars_lib.diagnose(history, start, images)
     changed["exemplars"] = (start, images, labels)
@@ -184,7 +189,7 @@ def run_phase(
   # 3. Adjust the old exemplars, one half validated by the other.
   memory = state.memory
   if config.adjust and memory.counts.sum() > 1 and not method.joint:
-    clock("adjust")
+    begin("adjust")
     start, old_labels = memory_lib.flat(memory)
     adjusted, history = exemplars_lib.adjust(
       keys("adjust"),
@@ -194,6 +199,7 @@ def run_phase(
       level=exemplar_level(config),
       seen=classes.seen,
       rows=config.old_slots,
+      journal=journal,
       callback=_meta_report(report, state.phase, "adjust", config, parts=2),
     )
     diagnostics["adjust"] = exemplars_lib.diagnose(history, start, adjusted)
@@ -207,7 +213,7 @@ def run_phase(
     keys.numpy("discard"), memory, config.policy.allowance(n_seen)
   )
 
-  clock("evaluate")
+  begin("evaluate")
   exemplars = memory_lib.flat(memory)
   test = (data.test_images, data.test_labels)
   measure = lambda v: evaluate(model, method, v, test, exemplars, n_seen)
@@ -215,7 +221,7 @@ def run_phase(
 
   # 5. Fine-tune on the memory, in which all classes count alike.
   if config.finetune != "none" and not method.joint:
-    clock("finetune")
+    begin("finetune")
     variables = training.fit(
       keys("finetune"),
       variables,
@@ -230,12 +236,12 @@ def run_phase(
       report=report,
       phase=state.phase,
       stage="finetune",
+      journal=journal,
     )
-    clock("evaluate")
+    begin("evaluate")
     final_test = measure(variables)
 
   # 6. Hand over.
-  clock(None)
   result = PhaseResult(
     phase=state.phase,
     classes_seen=n_seen,
@@ -245,7 +251,6 @@ def run_phase(
     },
     memory_images=int(memory.counts.sum()),
     memory_bytes=memory_lib.size_bytes(memory),
-    seconds=clock.seconds,
     diagnostics=diagnostics,
     changed=changed,
     test_features=(final_test.features, data.test_labels),
@@ -265,6 +270,7 @@ def train_model(
   data: PhaseData,
   config: Config,
   report: Report = lambda _: None,
+  journal: Journal | None = None,
 ) -> Variables:
   """Θ_i: the model level of a phase, with weight transfer if configured."""
   model, method = config.model, config.method
@@ -303,11 +309,17 @@ def train_model(
     scope=scope,
     report=report,
     phase=state.phase,
+    journal=journal,
   )
   variables = transfer.fold(variables)
   if held_out is not None:
     _, logits = extract(model, method, variables, held_out[0])
     variables = method.calibrate(variables, logits, held_out[1], classes)
+    if not training.finite(variables):
+      raise training.Diverged(
+        f"Bias correction diverged in phase {state.phase}, stage train. More"
+        " held-out images (--memory) or a lower --learning_rate usually help."
+      )
   return variables
 
 
@@ -319,7 +331,9 @@ def _classes(state, data, config):
   return Classes(jnp.asarray(old), jnp.asarray(seen & ~old))
 
 
-def _learn(state, data, config, report, variables, features, images, labels):
+def _learn(
+  state, data, config, report, journal, variables, features, images, labels
+):
   """Exemplars learned from `images`, on the new data and the old exemplars."""
   old_images, old_labels = memory_lib.flat(state.memory)
   old_features, _ = extract(config.model, config.method, variables, old_images)
@@ -340,6 +354,7 @@ def _learn(state, data, config, report, variables, features, images, labels):
     seen=_classes(state, data, config).seen,
     rows=config.new_slots if later else len(labels),
     data_rows=config.later_capacity if later else len(valid[2]),
+    journal=journal,
     callback=_meta_report(report, state.phase, "exemplars", config),
   )
 
@@ -360,21 +375,3 @@ def _meta_report(report, phase, stage, config, parts=1):
     report(StepReport(phase, stage, epoch, epochs, 1, 1, metrics))
 
   return tell
-
-
-class _Clock:
-  """Seconds spent in each stage, and the report that it begins."""
-
-  def __init__(self, report, phase):
-    self.seconds = {}
-    self._tell = lambda stage: report(StepReport(phase, stage, 0, 1, 0, 1))
-    self._last, self._stage = time.perf_counter(), None
-
-  def __call__(self, stage):
-    now = time.perf_counter()
-    if self._stage is not None:
-      spent = self.seconds.get(self._stage, 0.0) + now - self._last
-      self.seconds[self._stage] = spent
-    self._last, self._stage = now, stage
-    if stage is not None:
-      self._tell(stage)

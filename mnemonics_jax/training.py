@@ -13,12 +13,13 @@ from typing import NamedTuple
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, UInt8
+from jaxtyping import Array, Bool, Int, UInt8
 import numpy as np
 import optax
 
 from mnemonics_jax.augment import Augmentation, NoAugmentation, to_float
 from mnemonics_jax.heads import mask_logits
+from mnemonics_jax.journal import Journal
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.model import Model
 from mnemonics_jax.types import PyTree, Report, StepReport, Variables
@@ -83,6 +84,24 @@ def make_pool(images: np.ndarray, labels: np.ndarray, capacity: int) -> Pool:
   return Pool(
     jnp.asarray(padded), jnp.asarray(padded_labels), jnp.int32(len(images))
   )
+
+
+class _Progress(NamedTuple):
+  """Where training is.
+
+  Attributes:
+    variables: Θ.
+    opt_state: of the optimiser.
+    sums: metrics summed over the steps of the running epoch.
+    epoch: the running epoch.
+    step: steps of it that are done.
+  """
+
+  variables: Variables
+  opt_state: PyTree
+  sums: dict[str, Array]
+  epoch: int
+  step: int
 
 
 @functools.partial(jax.jit, static_argnames="capacity")
@@ -214,7 +233,8 @@ def _steps(
 
 
 @jax.jit
-def _finite(variables):
+def finite(variables: Variables) -> Bool[Array, ""]:
+  """Whether no number is infinite or NaN."""
   leaves = jax.tree.leaves(variables)
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
 
@@ -245,6 +265,7 @@ def fit(
   report: Report,
   phase: int = 0,
   stage: str = "train",
+  journal: Journal | None = None,
 ) -> Variables:
   """Trains `variables` on `pool` and returns them; calls `report` as it goes.
 
@@ -263,7 +284,9 @@ def fit(
     report: receives a `StepReport` about once a second.
     phase: number that reports carry.
     stage: name that reports carry.
+    journal: where to look for a beginning, and whom to tell about progress.
   """
+  journal = journal or Journal()
   static = dict(
     model=model,
     method=method,
@@ -272,42 +295,50 @@ def fit(
     augment=augment,
   )
   steps = math.ceil(int(pool.count) / schedule.batch_size)
-  opt_state = _optimizer(schedule).init(trainable(variables, scope))
-  variables = jax.tree.map(jnp.array, variables)  # The copy is donated.
   zeros = _zero_metrics(
     variables, teacher, pool, classes, model=model, method=method, scope=scope
   )
+  now = _Progress(
+    jax.tree.map(jnp.array, variables),  # The copy is donated.
+    _optimizer(schedule).init(trainable(variables, scope)),
+    sums=jax.tree.map(jnp.zeros_like, zeros),
+    epoch=0,
+    step=0,
+  )
+  now = journal.resume(stage, like=now) or now
   pace = 1
-  for epoch in range(schedule.epochs):
-    epoch_key = jax.random.fold_in(key, epoch)
+  while now.epoch < schedule.epochs:
+    epoch_key = jax.random.fold_in(key, now.epoch)
     order = _shuffle(epoch_key, pool.count, len(pool.labels))
-    rate = schedule.rate(epoch)
-    sums = jax.tree.map(jnp.zeros_like, zeros)
-    done = 0
-    while done < steps:
+    rate = schedule.rate(now.epoch)
+    where = phase, stage, now.epoch, schedule.epochs
+    while now.step < steps:
       began = time.perf_counter()
-      stop = min(done + pace, steps)
-      variables, opt_state, sums = _steps(
-        variables, opt_state, sums, teacher, pool, order, done, stop, rate,
-        epoch_key, classes, rows, **static,
+      stop = min(now.step + pace, steps)
+      *carry, epoch, start = now
+      carry = _steps(
+        *carry, teacher, pool, order, start, stop, rate, epoch_key, classes,
+        rows, **static,
       )  # fmt: skip
-      loss = float(sums["loss"])
-      # The last loss of an epoch was measured before its update.
-      if not math.isfinite(loss) or (stop == steps and not _finite(variables)):
+      now = _Progress(*carry, epoch, stop)
+      loss = float(now.sums["loss"])
+      # A loss is measured before its step's update.
+      if not math.isfinite(loss) or not finite(now.variables):
         raise Diverged(
           f"Training diverged in phase {phase}, stage {stage}, epoch {epoch},"
-          f" steps {done} to {stop} (loss {loss / stop:g}). A learning rate"
+          f" steps {start} to {stop} (loss {loss / stop:g}). A learning rate"
           f" below {rate:g} usually helps: --learning_rate, for the fine-tune"
           " --finetune_learning_rate."
         )
       seconds = time.perf_counter() - began
-      pace = max(1, int(_SECONDS_PER_CALL * (stop - done) / seconds))
-      done = stop
-      if done < steps:
-        report(StepReport(phase, stage, epoch, schedule.epochs, done, steps))
-    metrics = {name: float(total) / steps for name, total in sums.items()}
-    metrics["lr"] = rate
-    report(
-      StepReport(phase, stage, epoch, schedule.epochs, steps, steps, metrics)
+      pace = max(1, int(_SECONDS_PER_CALL * (stop - start) / seconds))
+      if stop < steps:
+        report(StepReport(*where, stop, steps))
+        journal.offer(stage, now)
+    metrics = {name: float(total) / steps for name, total in now.sums.items()}
+    report(StepReport(*where, steps, steps, metrics | {"lr": rate}))
+    now = now._replace(
+      sums=jax.tree.map(jnp.zeros_like, zeros), epoch=now.epoch + 1, step=0
     )
-  return variables
+    journal.offer(stage, now)
+  return now.variables

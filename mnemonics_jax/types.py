@@ -77,7 +77,6 @@ class PhaseResult(NamedTuple):
       read-out (`head`, `nme`) the counts [true class, predicted class].
     memory_images: exemplars kept after the phase.
     memory_bytes: their size.
-    seconds: wall-clock duration of each stage.
     diagnostics: anything a stage wants to report (histories, notes).
     changed: for each stage that learned images: they before and after it, and
       their labels.
@@ -90,7 +89,6 @@ class PhaseResult(NamedTuple):
   confusion: Mapping[str, Mapping[str, Int[np.ndarray, "seen seen"]]]
   memory_images: int
   memory_bytes: int
-  seconds: Mapping[str, float]
   diagnostics: Mapping[str, Any]
   changed: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
   test_features: tuple[np.ndarray, np.ndarray]

@@ -57,6 +57,8 @@ COMMON = {
   "finetune_epochs": ["0", "x", "99999999", "3 --finetune=none"],
   "finetune_learning_rate": ["0", "nan", "x", "0.1 --finetune=none"],
   "images_per_class": ["0", "-1", "all"],
+  "checkpoint_every": ["-1", "nan", "inf", "often"],
+  "keep": ["0", "-1", "all", "1.5"],
   "workdir": ["", "a_file", "a_file/below", "full", "damaged", LONG],
   "fresh": ["maybe", "2", ""],
   "base_models": ["", "a_file", "a_file/below", LONG],

@@ -302,7 +302,11 @@ def test_adjusting_moves_one_half_at_a_time():
   half_a = np.array([0, 6, 1, 7, 2, 8])
   half_b = np.array([3, 9, 4, 10, 5, 11])
   first = snapshots[2][1]
-  assert first[1] is None, "B has not been touched while A moved"
+  assert first[1].step == 0
+  np.testing.assert_array_equal(
+    first[1].images[:6], exemplars.images[half_b],
+    err_msg="B has not been touched while A moved",
+  )  # fmt: skip
   last = result.state
   # A stands still while B moves.
   assert_equal(first[0]._replace(key=None), last[0]._replace(key=None))
@@ -344,17 +348,17 @@ def test_adjusting_continues_in_the_middle_and_takes_more_parts():
 
 
 def test_a_second_call_compiles_nothing():
-  from mnemonics_jax.bilevel import _embed, _epoch
+  from mnemonics_jax.bilevel import _embed, _meta_steps
 
   exemplars, variables, data = tiny()
   bilevel.optimize_exemplars(KEY, exemplars, variables, data, config=TINY)
-  sizes = _epoch._cache_size(), _embed._cache_size()
+  sizes = _meta_steps._cache_size(), _embed._cache_size()
   exemplars, variables, data = tiny(seed=1)
   again = change(ON_FEATURES, epochs=3, steps_per_epoch=2, inner_steps=2)
   bilevel.optimize_exemplars(
     jax.random.key(8), exemplars, variables, data, config=again
   )
-  assert (_epoch._cache_size(), _embed._cache_size()) == sizes
+  assert (_meta_steps._cache_size(), _embed._cache_size()) == sizes
 
 
 def test_forms_of_data_agree():

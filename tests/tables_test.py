@@ -12,7 +12,7 @@ from experiments import common, table_rows, table_views, tables
 from experiments import run as run_lib
 from experiments import workdir as workdir_lib
 from experiments.settings import UserError
-from mnemonics_jax import data
+from mnemonics_jax import data, report
 
 
 def _request(root, **flags):
@@ -147,7 +147,7 @@ def test_finished_cells_become_a_table(tmp_path, digits, monkeypatch):
   )
   _make_up(request)
   monkeypatch.setattr(run_lib, "run", _never)
-  sheet = tables.fill(request, digits, False)
+  sheet = tables.fill(request, digits, tensorboard=False)
   record, text, page = _written(request)
 
   # 80, 78, 76: t(2) = 4.303 times 2 / sqrt(3). 81, 80, 79: half of it.
@@ -201,9 +201,8 @@ def test_papers_numbers_stand_beside_and_are_labelled(tmp_path):
     for phases in (5, 10):
       path = tmp_path / f"{row.name}{phases}"
       report_fixture.write(path, seeds=(0,))
-      results = json.loads((path / "results.json").read_text())
       cell = table_cells.pending(row, phases, 0, path.name)
-      cells.append(table_cells.finished(cell, results))
+      cells.append(table_cells.finished(cell, report.load_run(path)))
   cells[-1] = table_cells.failed(cells[-1], "loss is NaN")
   sheet = table_cells.Sheet(
     "2", "cifar100", "short", request.available, cells,
@@ -230,16 +229,15 @@ def test_a_failing_cell_does_not_stop_the_others(
   )
   started = []
 
-  def run(settings, _, workdir, *__):
+  def run(settings, _, workdir, **__):
     (seed,) = settings.seeds
     started.append((settings.exemplars, seed))
     if started[-1] == ("herding", 0):
       raise UserError("Seed 0, phase 1: the loss is not finite.")
     report_fixture.write(workdir, seeds=(seed,), exemplars=settings.exemplars)
-    return json.loads((workdir / "results.json").read_text())
 
   monkeypatch.setattr(run_lib, "run", run)
-  tables.fill(request, digits, False)
+  tables.fill(request, digits, tensorboard=False)
   assert started == [
     (kind, seed) for seed in (0, 1) for kind in ("herding", "mnemonics")
   ]
@@ -253,9 +251,9 @@ def test_a_failing_cell_does_not_stop_the_others(
   # Again: only the failed one is tried, and now it works.
   started.clear()
   monkeypatch.setattr(
-    run_lib, "run", lambda s, d, w, *rest: _fixed(s, w, started)
+    run_lib, "run", lambda s, d, w, **rest: _fixed(s, w, started)
   )
-  tables.fill(request, digits, False)
+  tables.fill(request, digits, tensorboard=False)
   assert started == [("herding", 0)]
   assert "failed" not in _written(request)[1]
 
@@ -263,7 +261,6 @@ def test_a_failing_cell_does_not_stop_the_others(
 def _fixed(settings, workdir, started):
   started.append((settings.exemplars, *settings.seeds))
   report_fixture.write(workdir, seeds=settings.seeds)
-  return json.loads((workdir / "results.json").read_text())
 
 
 def test_commands_with_other_seeds_and_rows_fill_one_table(
@@ -277,7 +274,7 @@ def test_commands_with_other_seeds_and_rows_fill_one_table(
   ]:
     request = _request(tmp_path, phases="2", **flags)
     _make_up(request)
-    tables.fill(request, digits, False)
+    tables.fill(request, digits, tensorboard=False)
   record, text, _ = _written(request)
   assert "| herding, not adjusted | 78.00 ± 4.97 |" in text
   assert "| minus herding, not adjusted | seeds | head, before |" in text
@@ -288,7 +285,7 @@ def test_commands_with_other_seeds_and_rows_fill_one_table(
   path = tmp_path / "tables" / f"{request.name}.json"
   record["cells"]["herding/n2/seed_0"]["workdir"] = "another"
   path.write_text(json.dumps(record))
-  tables.fill(request, digits, False)
+  tables.fill(request, digits, tensorboard=False)
   assert len(_written(request)[0]["cells"]) == 4
 
 
@@ -303,7 +300,7 @@ def test_cells_are_run_once_and_share_the_base_model(
     epochs="1", base_epochs="1", images_per_class="8", memory="per_class:2",
     batch_size="16",
   )  # fmt: skip
-  tables.fill(request, digits, False)
+  tables.fill(request, digits, tensorboard=False)
   cell = _written(request)[0]["cells"]["lucir/n1/seed_0"]
   assert cell["status"] == "finished" and cell["classes_seen"] == [5, 10]
   results = json.loads(
@@ -313,7 +310,7 @@ def test_cells_are_run_once_and_share_the_base_model(
   assert cell["average"]["final"]["head"] == pytest.approx(sum(head) / 2)
   assert len(list((tmp_path / "base_models").iterdir())) == 1
   monkeypatch.setattr(run_lib, "run", _never)
-  tables.fill(request, digits, False)
+  tables.fill(request, digits, tensorboard=False)
 
 
 # --- mistakes

@@ -44,16 +44,41 @@ class MetricsLog:
       self._writer.close()
     self._file = self._writer = None
 
-  def write(self, record: Mapping[str, Any]) -> None:
-    """Appends one record; numbers that are not finite become null."""
+  @property
+  def size(self) -> int:
+    """Length of the file in bytes; what is written later lies beyond it."""
+    return self._open.seek(0, os.SEEK_END)
+
+  def truncate(self, size: int) -> None:
+    """Forgets what was written after the file had this size."""
+    if size < self.size:
+      self._open.truncate(size)
+
+  def start_of(self, seed: int) -> int:
+    """The size before the first record of a seed."""
+    self._open.seek(0)
+    size = 0
+    for line in self._open.read().splitlines(keepends=True):
+      if json.loads(line).get("seed") == seed:
+        break
+      size += len(line)
+    return size
+
+  @property
+  def _open(self):
     if self._file is None:
       raise ValueError("MetricsLog is closed: write inside its with block")
+    return self._file
+
+  def write(self, record: Mapping[str, Any]) -> None:
+    """Appends one record; numbers that are not finite become null."""
+    file = self._open
     line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False)
     line = line.encode("utf-8", "backslashreplace") + b"\n"
-    end = self._file.seek(0, os.SEEK_END)
-    if self._file.write(line) != len(line):
-      self._file.truncate(end)
-      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
+    end = self.size
+    if file.write(line) != len(line):
+      file.truncate(end)
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
     if self._writer:
       step = record.get("epoch", record.get("phase", 0))
       for tag, value in _scalars(record):

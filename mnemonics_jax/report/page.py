@@ -162,7 +162,7 @@ def _opening(run: Run, *, titled: bool) -> str:
   cards = "".join(
     f"<div><dt>{markup.text(name)}</dt><dd>{markup.text(value)}"
     f"<small>{markup.text(note)}</small></dd></div>"
-    for name, value, note in summary.key_numbers(results)
+    for name, value, note in summary.key_numbers(run)
   )
   return (
     (f'<p class="kind">Run report</p><h1>{title}</h1>' if titled else "")

@@ -35,7 +35,6 @@ def phase_record(
       for moment, counts in result.confusion.items()
     },
     "memory": {"images": result.memory_images, "bytes": result.memory_bytes},
-    "seconds": dict(result.seconds),
     "diagnostics": dict(result.diagnostics),
   }
 

@@ -85,8 +85,9 @@ def caveat(results: Mapping[str, Any]) -> str:
   return text
 
 
-def key_numbers(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def key_numbers(run: Run) -> list[tuple[str, str, str]]:
   """(name, value, note) for the top of the page."""
+  results = run.results
 
   def spread(estimate: Mapping[str, float | None]) -> str:
     half = estimate.get("ci95")
@@ -94,10 +95,6 @@ def key_numbers(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
   summary = results["summary"][results["readout"]]
   last = results["runs"][0]["phases"][-1]
-  seconds = [
-    sum(sum(phase.get("seconds", {}).values()) for phase in run["phases"])
-    for run in results["runs"]
-  ]
   numbers = [
     (
       "Average accuracy",
@@ -120,8 +117,9 @@ def key_numbers(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
       f"images, {_bytes(last['memory']['bytes'])}",
     ),
   ]
-  if any(seconds):
-    mean = sum(seconds) / len(seconds)
+  durations = run.durations
+  if any(durations):
+    mean = sum(durations) / len(durations)
     numbers.append(("Duration", format_duration(mean), "per seed"))
   return numbers
 

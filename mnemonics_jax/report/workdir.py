@@ -80,6 +80,15 @@ class Run:
     except (OSError, ValueError) as error:
       raise WorkdirError(f"Cannot read the metrics: {error}.") from None
 
+  @property
+  def durations(self) -> list[float]:
+    """Seconds of each seed, 0 where they are not known."""
+    spent = dict.fromkeys(self.results["seeds"], 0.0)
+    for record in self.metrics:
+      if record.get("kind") == "phase" and record.get("seed") in spent:
+        spent[record["seed"]] += sum(record.get("seconds", {}).values())
+    return [*spent.values()]
+
   def arrays(
     self, seed: int, phase: int, prefix: str = ""
   ) -> dict[str, np.ndarray]:

@@ -1,0 +1,314 @@
+"""Interrupted runs end as if nothing had happened; damage is found and told."""
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import interrupted
+import jax
+import numpy as np
+import pytest
+
+from experiments import saving as saving_lib
+from experiments import workdir as workdir_lib
+from experiments.settings import UserError
+from mnemonics_jax import checkpoint
+from mnemonics_jax.methods import bic
+from mnemonics_jax.report import read_metrics
+
+WHOLE_NETWORK = dataclasses.replace(interrupted.RECIPE, scope="all")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """What a run leaves that was never interrupted."""
+
+  @functools.cache
+  def get(changes=()):
+    workdir = tmp_path_factory.mktemp("whole")
+    interrupted.run(workdir, interrupted.NEVER, **dict(changes))
+    return interrupted.files(workdir)
+
+  return lambda **changes: get(tuple(sorted(changes.items())))
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory):
+  """A run that was stopped in phase 2, with two checkpoints of that phase."""
+  workdir = tmp_path_factory.mktemp("halfway") / "out"
+  checkpoints = workdir / "seed_0" / "checkpoints"
+  parts = lambda: len(list(checkpoints.glob("phase_02_part_*"))) == 2
+  assert not interrupted.run_until(workdir, parts)
+  return workdir
+
+
+@pytest.fixture
+def workdir(halfway, tmp_path):
+  """A copy of it."""
+  return shutil.copytree(halfway, tmp_path / "out")
+
+
+def _saved(workdir):
+  return sorted((workdir / "seed_0" / "checkpoints").iterdir())
+
+
+def assert_log_is_whole(workdir):
+  """Every epoch stands in the log once, in its order."""
+  places = [
+    (r["seed"], r["phase"], r["stage"], r["epoch"])
+    for r in read_metrics(workdir)
+    if r["kind"] == "epoch"
+  ]
+  assert len(places) == len(set(places))
+  order = {"train": 0, "exemplars": 1, "adjust": 2, "finetune": 3}
+  assert places == sorted(places, key=lambda p: (p[0], p[1], order[p[2]], p[3]))
+
+
+@pytest.mark.parametrize(
+  "stride, changes",
+  [
+    (3, dict()),
+    (8, dict(method="bic", transfer="in_out", recipe=WHOLE_NETWORK)),
+    (9, dict(method="icarl", exemplars="herding", finetune="head", seeds=(0, 1))),
+  ],
+  ids=["lucir", "bic", "icarl"],
+)  # fmt: skip
+def test_stopping_again_and_again_changes_nothing(
+  tmp_path, whole, capsys, stride, changes
+):
+  starts = 1
+  while not interrupted.run_until(tmp_path, stride, **changes):
+    starts += 1
+    assert_log_is_whole(tmp_path)
+    assert starts < 100
+  assert interrupted.files(tmp_path) == whole(**changes)
+  assert_log_is_whole(tmp_path)
+  # Not only between stages, but within each of them.
+  output = capsys.readouterr().out
+  stages = {"train", "adjust", "finetune"}
+  if stride == 2:
+    for stage in stages | {"exemplars"}:
+      assert re.search(
+        rf"Continuing seed 0 in phase 1, stage {stage}\.", output
+      )
+  assert starts > 8
+
+
+def test_parts_are_pruned_and_phases_kept(workdir):
+  names = [path.name for path in _saved(workdir)]
+  assert names[:2] == ["phase_00", "phase_01"]
+  assert all(name.startswith("phase_02_part_") for name in names[2:])
+  assert len(names) == 4
+  interrupted.run(workdir, saving_lib.Policy(0.0, keep=2))
+  assert [path.name for path in _saved(workdir)] == ["phase_01", "phase_02"]
+
+
+def _truncate(path):
+  file = max(path.rglob("*"), key=lambda p: p.is_file() and p.stat().st_size)
+  os.truncate(file, file.stat().st_size // 2)
+
+
+def _flip(path):
+  file = max(path.rglob("*"), key=lambda p: p.is_file() and p.stat().st_size)
+  content = bytearray(file.read_bytes())
+  content[len(content) // 2] ^= 1
+  file.write_bytes(content)
+
+
+def _delete_a_file(path):
+  next(
+    p for p in path.rglob("*") if p.is_file() and "arrays" in str(p)
+  ).unlink()
+
+
+def _delete_the_manifest(path):
+  (path / "manifest.json").unlink()
+
+
+def _empty(path):
+  shutil.rmtree(path)
+  path.mkdir()
+
+
+@pytest.mark.parametrize(
+  "kind, damage",
+  [
+    ("phase_02_part_*", _truncate),
+    ("phase_02_part_*", _flip),
+    ("phase_02_part_*", _delete_a_file),
+    ("phase_02_part_*", _delete_the_manifest),
+    ("phase_02_part_*", _empty),
+    ("phase_01", _flip),
+    ("phase_01", _empty),
+  ],
+)
+def test_a_damaged_checkpoint_is_set_aside(
+  workdir, whole, capsys, kind, damage
+):
+  checkpoints = workdir / "seed_0" / "checkpoints"
+  newest = max(checkpoints.glob(kind))
+  damage(newest)
+  capsys.readouterr()
+  assert not interrupted.run_until(workdir, 1)
+  output = capsys.readouterr().out
+  assert f"{newest} is damaged (" in output
+  assert f"It is now damaged_{newest.name}" in output
+  assert (checkpoints / f"damaged_{newest.name}").exists()
+  assert_log_is_whole(workdir)
+  if damage is _flip:
+    interrupted.run(workdir)
+    assert interrupted.files(workdir) == whole()
+
+
+def test_a_damaged_only_checkpoint_is_an_error(tmp_path):
+  interrupted.run_until(tmp_path, 1)
+  (only,) = (tmp_path / "seed_0" / "checkpoints").iterdir()
+  _flip(only)
+  before = sorted(tmp_path.rglob("*"))
+  for _ in range(2):  # It stays one.
+    with pytest.raises(UserError, match=r"part_000 is damaged.*--fresh"):
+      interrupted.run(tmp_path)
+  assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_drafts_of_a_killed_process_are_cleared(workdir):
+  draft = workdir / "seed_0" / "checkpoints" / "phase_02_part_009.partial-1"
+  draft.mkdir()
+  (draft / "manifest.json").write_text("{")
+  interrupted.run_until(workdir, 1)
+  assert not draft.exists()
+
+
+# --- the work directory
+
+
+def test_two_processes_do_not_share_a_directory(workdir):
+  before = (workdir / "metrics.jsonl").read_bytes()
+  with workdir_lib.locked(workdir):
+    with pytest.raises(
+      workdir_lib.BusyError, match=f"process {os.getpid()} on"
+    ):
+      interrupted.run(workdir)
+    assert (workdir / "metrics.jsonl").read_bytes() == before
+  # The lock of a process that is gone counts nothing.
+  (workdir / "lock").write_text("process 999999 on elsewhere\n")
+  interrupted.run_until(workdir, 1)
+  assert f"process {os.getpid()} on" in (workdir / "lock").read_text()
+
+
+def test_other_settings_are_refused(workdir):
+  with pytest.raises(UserError, match=r"epochs \(2 there, 3 now\)"):
+    interrupted.run(workdir, epochs=3)
+
+
+# --- full and read-only disks
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A file system of 8 MB, where the tests may make one."""
+  disk = tmp_path / "disk"
+  disk.mkdir()
+  mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
+  if subprocess.run(mount, capture_output=True).returncode:
+    pytest.skip("mounting a small file system needs root")
+  yield disk
+  subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_ends_the_run_and_spares_what_is_saved(
+  small_disk, halfway, whole
+):
+  workdir = shutil.copytree(halfway, small_disk / "out")
+  good, log = _saved(workdir), (workdir / "metrics.jsonl").read_bytes()
+  ballast = small_disk / "ballast"
+  with ballast.open("wb") as file, contextlib.suppress(OSError):
+    while True:
+      file.write(bytes(4096))
+  with pytest.raises(
+    UserError, match=r"written.*make room.*repeat the command"
+  ):
+    interrupted.run(workdir)
+  assert _saved(workdir) == good
+  assert (workdir / "metrics.jsonl").read_bytes().startswith(log)
+  ballast.unlink()
+  interrupted.run(workdir, saving_lib.Policy(1e9, keep=1))
+  assert interrupted.files(workdir)["results"] == whole()["results"]
+
+
+def test_a_read_only_disk_ends_the_run(small_disk, halfway):
+  workdir = shutil.copytree(halfway, small_disk / "out")
+  remount = lambda how: subprocess.run(
+    ["mount", "-o", f"remount,{how}", str(small_disk)], check=True
+  )
+  remount("ro")
+  try:
+    with pytest.raises(UserError, match=r"Read-only file system"):
+      interrupted.run(workdir)
+  finally:
+    remount("rw")
+
+
+@pytest.mark.parametrize(
+  "error",
+  [OSError(errno.ENOSPC, "No space left on device"), ValueError("RESOURCE")],
+  ids=["system", "kernel"],
+)
+def test_a_failing_write_names_the_last_good_checkpoint(
+  workdir, monkeypatch, error
+):
+  good = _saved(workdir)
+
+  def fail(*_, **__):
+    raise error
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint.ocp.Checkpointer, "save", fail)
+    with pytest.raises(UserError, match=re.escape(str(good[-1]))):
+      interrupted.run(workdir)
+  assert _saved(workdir) == good
+
+
+# --- numbers that are not
+
+
+RESTLESS = dataclasses.replace(interrupted.RECIPE, inner_lr=float("inf"))
+
+
+@pytest.mark.parametrize(
+  "stage, phase, changes",
+  [
+    ("train", 0, dict(learning_rate=1e30)),
+    ("finetune", 0, dict(finetune_learning_rate=1e30)),
+    ("exemplars", 0, dict(recipe=RESTLESS)),
+    ("adjust", 1, dict(recipe=RESTLESS, exemplars="herding")),
+    ("train", 1, dict(method="bic")),
+  ],
+  ids=["train", "finetune", "exemplars", "adjust", "bic"],
+)
+def test_divergence_stops_the_run_before_it_is_saved(
+  tmp_path, monkeypatch, stage, phase, changes
+):
+  monkeypatch.setattr(bic, "fit_bias", lambda *_, **__: (float("nan"), 0.0))
+  with pytest.raises(UserError) as raised:
+    interrupted.run(tmp_path, **changes)
+  message = str(raised.value)
+  assert message.startswith(f"Seed 0, phase {phase}, stage {stage}: ")
+  assert "diverged" in message and "usually help" in message
+  assert "The last good checkpoint is" in message
+  for path in _saved(tmp_path):
+    tree, _ = checkpoint.restore(path)
+    for content in jax.tree.leaves(tree):
+      assert np.isfinite(content).all(), path.name
+
+
+def test_records_of_phases_are_in_the_checkpoint(halfway, whole):
+  results = json.loads(whole()["results"])
+  _, info = checkpoint.restore(halfway / "seed_0" / "checkpoints" / "phase_01")
+  assert info["records"] == results["runs"][0]["phases"][:2]
