@@ -14,17 +14,22 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLAGS = (
-  "--preset=smoke", "--phases=2", "--images_per_class=20", "--base_epochs=3",
-  "--epochs=2", "--meta_epochs=2", "--adjust", "--finetune=all",
-  "--finetune_epochs=2", "--checkpoint_every=0", "--notensorboard",
+  "--preset=smoke", "--phases=1", "--images_per_class=20", "--base_epochs=3",
+  "--epochs=3", "--meta_epochs=1", "--adjust", "--finetune=all",
+  "--finetune_epochs=2", "--checkpoint_every=0.1", "--notensorboard",
 )  # fmt: skip
 
 
-class Runs:
-  """Starts the same run in a directory, again and again."""
+class Killer:
+  """Starts one run again and again, and ends it in many ways.
 
-  def __init__(self, home: Path):
-    self._home = home
+  Args:
+    home: directory of the user who does this.
+    rng: decides when.
+  """
+
+  def __init__(self, home: Path, rng: random.Random):
+    self._home, self._rng = home, rng
     self._env = os.environ | {
       "HOME": str(home),
       "PYTHONPATH": str(ROOT),
@@ -32,108 +37,83 @@ class Runs:
       "JAX_COMPILATION_CACHE_DIR": str(home / "xla"),
       "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
+    self.workdir = home / "out"
+    self.endings = dict.fromkeys(("start", "anywhere", "write", "asked"), 0)
 
-  def start(self, workdir: Path) -> subprocess.Popen:
+  def start(self) -> subprocess.Popen:
+    command = ["experiments.digits", *FLAGS, f"--workdir={self.workdir}"]
     return subprocess.Popen(
-      [sys.executable, "-m", "experiments.digits", *FLAGS, f"--workdir={workdir}"],
+      [sys.executable, "-m", *command],
       cwd=self._home,
       env=self._env,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
       text=True,
-    )  # fmt: skip
+    )
 
-  def finish(self, workdir: Path) -> tuple[str, float]:
-    """What a run prints that is left alone, and how long it takes."""
-    began = time.monotonic()
-    process = self.start(workdir)
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output
-    return output, time.monotonic() - began
+  def finish(self) -> dict[str, object]:
+    """Lets it run to its end; what it leaves."""
+    with self.start() as process:
+      output, _ = process.communicate(timeout=600)
+      assert process.returncode == 0, output
+    return interrupted.files(self.workdir)
 
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-  return Runs(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module")
-def whole(runs, tmp_path_factory):
-  """A run that was left alone, and the time it takes once all is compiled."""
-  home = tmp_path_factory.mktemp("whole")
-  runs.finish(home / "first")
-  _, seconds = runs.finish(home / "second")
-  files = interrupted.files(home / "second")
-  assert files == interrupted.files(home / "first")
-  return files, seconds
-
-
-def _wait_for_a_write(process, checkpoints):
-  """Returns in the middle of writing a checkpoint."""
-  while process.poll() is None:
-    if any(checkpoints.glob("*.partial-*/*")):
-      return
-    time.sleep(0.001)
-
-
-def _kill_often(runs, whole, workdir, kills, rng):
-  files, seconds = whole
-  checkpoints = workdir / "seed_0" / "checkpoints"
-  killed = in_a_write = 0
-  while killed < kills:
-    process = runs.start(workdir)
-    try:
-      process.wait(rng.uniform(0, seconds))
-    except subprocess.TimeoutExpired:
-      if killed % 2:
-        _wait_for_a_write(process, checkpoints)
-    if process.poll() is not None:
-      assert process.returncode == 0, process.stdout.read()
-      assert interrupted.files(workdir) == files
-      # It was faster; another one shall be killed the remaining times.
-      workdir = workdir.with_name(workdir.name + "x")
-      checkpoints = workdir / "seed_0" / "checkpoints"
-      continue
-    process.kill()
-    process.communicate()
-    killed += 1
-    in_a_write += any(checkpoints.glob("*.partial-*"))
-    log = workdir / "metrics.jsonl"
+  def end_once(self, ending: str) -> None:
+    """Starts the run and ends it; if it ends by itself, begins another one."""
+    with self.start() as process:
+      if ending == "start":
+        time.sleep(self._rng.uniform(0, 3))
+      else:
+        # Few lines, so that a run survives many of these.
+        for _ in range(self._rng.randint(1, 4)):
+          process.stdout.readline()
+        time.sleep(self._rng.uniform(0, 0.3))
+      if ending == "write":
+        self._wait_for_a_write(process)
+      if process.poll() is not None:
+        self.workdir = self.workdir.with_name(f"{self.workdir.name}+")
+        return
+      ask = self._rng.choice([signal.SIGTERM, signal.SIGINT])
+      process.send_signal(ask if ending == "asked" else signal.SIGKILL)
+      output, _ = process.communicate(timeout=300)
+      if ending == "asked" and process.returncode:
+        assert process.returncode == 128 + ask, output
+        assert "Stopped" in output and "same command continues" in output
+        assert "Traceback" not in output
+    self.endings[ending] += 1
+    log = self.workdir / "metrics.jsonl"
     lines = log.read_text().splitlines() if log.exists() else []
     for line in lines[:-1]:  # The last may be cut; opening the log drops it.
       json.loads(line)
-  runs.finish(workdir)
-  assert interrupted.files(workdir) == files
-  records = [json.loads(x) for x in log.read_text().splitlines()]
+
+  def _wait_for_a_write(self, process):
+    drafts = (self.workdir / "seed_0" / "checkpoints").glob
+    while process.poll() is None and not any(drafts("*.partial-*/*")):
+      time.sleep(0.001)
+
+
+def _kill(times, home):
+  killer = Killer(home, random.Random(times))
+  whole = killer.finish()
+  killer.workdir = home / "killed"
+  kinds = ["anywhere", "write", "anywhere", "write", "start", "asked"]
+  while sum(killer.endings.values()) < times:
+    killer.end_once(kinds[sum(killer.endings.values()) % len(kinds)])
+  assert killer.finish() == whole
+  log = (killer.workdir / "metrics.jsonl").read_text().splitlines()
   epochs = [
-    (r["phase"], r["stage"], r["epoch"])
-    for r in records
-    if r["kind"] == "epoch"
+    (record["phase"], record["stage"], record["epoch"])
+    for record in map(json.loads, log)
+    if record["kind"] == "epoch"
   ]
-  assert len(epochs) == len(set(epochs))
-  return in_a_write
+  assert len(epochs) == len(set(epochs)) == 3 + 3 + 1 + 1 + 2 + 2 + 2
+  print(killer.endings)
 
 
-def test_ten_kills_change_nothing(runs, whole, tmp_path):
-  assert _kill_often(runs, whole, tmp_path / "out", 10, random.Random(0)) >= 2
+def test_ten_kills_change_nothing(tmp_path):
+  _kill(10, tmp_path)
 
 
 @pytest.mark.slow
-def test_fifty_kills_change_nothing(runs, whole, tmp_path):
-  assert _kill_often(runs, whole, tmp_path / "out", 50, random.Random(1)) >= 10
-
-
-@pytest.mark.parametrize("ask", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_politely(runs, whole, tmp_path, ask):
-  files, _ = whole
-  process = runs.start(tmp_path / "out")
-  while process.stdout.readline().find("train · epoch 1") < 0:
-    assert process.poll() is None
-  process.send_signal(ask)
-  output, _ = process.communicate(timeout=120)
-  assert process.returncode == 128 + ask, output
-  assert "Traceback" not in output
-  assert "Stopped" in output and "The same command continues" in output
-  output, _ = runs.finish(tmp_path / "out")
-  assert "Continuing seed 0 in phase" in output
-  assert interrupted.files(tmp_path / "out") == files
+def test_fifty_kills_change_nothing(tmp_path):
+  _kill(50, tmp_path)

@@ -73,11 +73,15 @@ def assert_log_is_whole(workdir):
 @pytest.mark.parametrize(
   "stride, changes",
   [
-    (3, dict()),
-    (8, dict(method="bic", transfer="in_out", recipe=WHOLE_NETWORK)),
-    (9, dict(method="icarl", exemplars="herding", finetune="head", seeds=(0, 1))),
+    pytest.param(3, dict(), id="lucir"),
+    pytest.param(
+      15, dict(method="icarl", exemplars="herding", seeds=(0, 1)), id="icarl"
+    ),
+    pytest.param(
+      5, dict(method="bic", transfer="in_out", recipe=WHOLE_NETWORK),
+      id="bic", marks=pytest.mark.slow,
+    ),
   ],
-  ids=["lucir", "bic", "icarl"],
 )  # fmt: skip
 def test_stopping_again_and_again_changes_nothing(
   tmp_path, whole, capsys, stride, changes
@@ -87,17 +91,16 @@ def test_stopping_again_and_again_changes_nothing(
     starts += 1
     assert_log_is_whole(tmp_path)
     assert starts < 100
+  assert starts > 3
   assert interrupted.files(tmp_path) == whole(**changes)
   assert_log_is_whole(tmp_path)
-  # Not only between stages, but within each of them.
-  output = capsys.readouterr().out
-  stages = {"train", "adjust", "finetune"}
-  if stride == 2:
-    for stage in stages | {"exemplars"}:
+  if not changes:
+    # Not only between stages, but within each of them.
+    output = capsys.readouterr().out
+    for stage in ("train", "exemplars", "adjust", "finetune"):
       assert re.search(
-        rf"Continuing seed 0 in phase 1, stage {stage}\.", output
+        rf"Continuing seed 0 in phase \d, stage {stage}\.", output
       )
-  assert starts > 8
 
 
 def test_parts_are_pruned_and_phases_kept(workdir):
@@ -228,7 +231,7 @@ def test_a_full_disk_ends_the_run_and_spares_what_is_saved(
   workdir = shutil.copytree(halfway, small_disk / "out")
   good, log = _saved(workdir), (workdir / "metrics.jsonl").read_bytes()
   ballast = small_disk / "ballast"
-  with ballast.open("wb") as file, contextlib.suppress(OSError):
+  with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
     while True:
       file.write(bytes(4096))
   with pytest.raises(
