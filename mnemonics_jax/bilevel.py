@@ -36,6 +36,7 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 import optax
 
+from mnemonics_jax import devices
 from mnemonics_jax.bilevel_checks import (
   HypergradientCheck,
   MemoryEstimate,
@@ -326,7 +327,11 @@ def _epoch(
   state, exemplars, variables, starts, valid, reference, active, inner_data,
   *, apply_fn, config, outer_tx, steps, size,
 ):  # fmt: skip
-  """`steps` meta steps on batches of `size`; None: `valid` is one per step."""
+  """`steps` meta steps on batches of `size`; None: `valid` is one per step.
+
+  Devices share the rows of the exemplars and of each validation batch.
+  """
+  state, exemplars = _split(state), devices.split(exemplars)
   tx = outer_tx or _outer_tx(config, steps)
   images_mask = _like(exemplars.mask, state.images)
   reach = 1.0 if config.max_change is None else config.max_change / 255
@@ -341,7 +346,9 @@ def _epoch(
     start_key, key = jax.random.split(jax.random.fold_in(step_key, state.step))
     if size is not None:
       rows, counted = take(order, valid.mask, size, t)
+      rows, counted = devices.split((rows, counted))
       batch = type(valid)(valid[0][rows], valid.labels[rows], counted)
+    batch = devices.split(batch)
     theta = variables
     if starts is not None:
       count = len(jax.tree.leaves(starts)[0])
@@ -364,20 +371,31 @@ def _epoch(
     clipped = _mean(projected != proposed, images_mask)
     step = state.step + 1
     state = state._replace(images=images, opt_state=opt_state, step=step)
-    return state, (loss, clipped)
+    return _split(state), (loss, clipped)
 
   xs = jnp.arange(steps), valid if size is None else None
   state, (loss, clipped) = lax.scan(meta_step, state, xs)
   moved = jnp.abs(state.images - state.initial)
   features = _embed(variables, state.images, apply_fn=apply_fn, config=config)
   cosine, euclidean = _distances(features, reference, exemplars.mask)
-  return state, dict(
+  row = dict(
     loss=loss.mean(),
     clipped=clipped.mean(),
     displacement=255 * _mean(moved, images_mask),
     cosine=cosine,
     euclidean=euclidean,
   )
+  return devices.gather((state, row))
+
+
+def _split(state):
+  """The state with all that has the shape of the images spread by rows."""
+  shape = state.images.shape
+  images, initial, opt_state = jax.tree.map(
+    lambda x: devices.split(x) if x.shape == shape else x,
+    (state.images, state.initial, state.opt_state),
+  )
+  return state._replace(images=images, initial=initial, opt_state=opt_state)
 
 
 def _outer_tx(config, steps) -> optax.GradientTransformation:
@@ -398,11 +416,14 @@ def _outer_tx(config, steps) -> optax.GradientTransformation:
 def _embed(variables, images, *, apply_fn, config):
   """Features (or else logits) of many images, a chunk at a time."""
   embed = config.features_fn or apply_fn
-  size = min(_CHUNK, len(images))
+  size = devices.divisible(min(_CHUNK, len(images)))
   padding = [(0, -len(images) % size)] + [(0, 0)] * (images.ndim - 1)
-  chunks = jnp.pad(images, padding).reshape(-1, size, *images.shape[1:])
-  out = lax.map(lambda chunk: embed(variables, from_uint8(chunk)), chunks)
-  return out.reshape(-1, *out.shape[2:])[: len(images)]
+  padded = jnp.pad(devices.gather(images), padding)
+  chunks = padded.reshape(-1, size, *images.shape[1:])
+  out = lax.map(
+    lambda chunk: embed(variables, from_uint8(devices.split(chunk))), chunks
+  )
+  return devices.gather(out.reshape(-1, *out.shape[2:])[: len(images)])
 
 
 def _distances(features, reference, mask):

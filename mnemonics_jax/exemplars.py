@@ -14,7 +14,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8
 import numpy as np
 
-from mnemonics_jax import bilevel, bilevel_config, selection, transfer
+from mnemonics_jax import (
+  bilevel,
+  bilevel_config,
+  devices,
+  selection,
+  transfer,
+)
 from mnemonics_jax.augment import Augmentation
 from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.methods import Method
@@ -117,6 +123,7 @@ def learn(
     data_rows: number of validation rows to pad to.
     callback: called after each meta epoch.
   """
+  rows, data_rows = devices.divisible(rows), devices.divisible(data_rows)
   on_features = level.config.on_features
   data_images, features, data_labels = data
   kind = bilevel.Features if on_features else bilevel.Exemplars
@@ -149,6 +156,7 @@ def adjust(
   callback: bilevel.Callback | None = None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
+  rows = devices.divisible(rows, parts=2)
   result = bilevel.adjust_exemplars(
     key,
     _exemplars(images, labels, rows),
@@ -191,7 +199,7 @@ def _stored(result, count):
 
 def _pad(array, rows):
   padding = [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1)
-  return jnp.asarray(np.pad(array, padding))
+  return devices.put(np.pad(array, padding))
 
 
 def _real(labels, rows):
