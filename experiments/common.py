@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import app, flags
 
+from experiments import launch
 from experiments import workdir as workdir_lib
 from experiments.settings import (
   METHODS,
@@ -29,6 +30,7 @@ from mnemonics_jax.protocol import ProtocolError
 from mnemonics_jax.report import WorkdirError
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(launch)
 
 # Methods and data.
 flags.DEFINE_enum(
@@ -222,6 +224,7 @@ def settings_from_flags(
   return settings
 
 
+@launch.computing()
 def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   """Loads, runs, prints the table and writes the report."""
   # Imported here so that a mistake in the flags is answered at once.
@@ -242,9 +245,10 @@ def directory(flag: str, default: Path | None = None) -> Path | None:
   """The directory that a flag names, if it is there or can be made."""
   given = FLAGS[flag].value
   path = default if given is None else Path(given).expanduser()
-  if path is not None:
-    check_directory(flag, path)
-  return path
+  if path is None:
+    return None
+  check_directory(flag, path)
+  return launch.own(path)
 
 
 def check_directory(flag: str, path: Path) -> None:

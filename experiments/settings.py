@@ -240,11 +240,12 @@ def build(
   settings: Settings, dataset: "Dataset"
 ) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
-  from mnemonics_jax import methods, networks
+  from mnemonics_jax import devices, methods, networks
   from mnemonics_jax.model import Model
   from mnemonics_jax.phase import Config
   from mnemonics_jax.stream import ClassStream
 
+  _check_shares(settings.batch_size, devices.count())
   classes = len(dataset.class_names)
   split = protocol.split_phases(classes, settings.phases, settings.base_classes)
   method = methods.METHODS[settings.method](distill=settings.distill)
@@ -284,6 +285,16 @@ def build(
     augment=_augmentation(settings),
   )
   return config, stream
+
+
+def _check_shares(batch_size, count):
+  """Refuses batches that the devices cannot share equally."""
+  if batch_size % count:
+    fitting = max(n for n in range(1, count) if batch_size % n == 0)
+    raise UserError(
+      f"--batch_size={batch_size} cannot be shared equally by {count} devices;"
+      f" choose a multiple of {count}, or --devices={fitting}."
+    )
 
 
 def _shapes(stream, policy, joint):

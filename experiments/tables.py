@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from experiments import cifar, common, digits, table_rows
+from experiments import cifar, common, digits, launch, table_rows
 from experiments import workdir as workdir_lib
 from experiments.settings import Settings, UserError
 from experiments.table_rows import Row
@@ -360,6 +360,7 @@ def _loader(name: str) -> Callable[[], "Dataset"]:
   return lambda: common.load_data(name, None)
 
 
+@launch.computing()
 def main(_) -> None:
   request = request_from_flags()
   dataset = _loader(request.dataset)()

@@ -132,12 +132,16 @@ def _environment():
     commit = None
   import jax
 
+  from mnemonics_jax import devices
+
+  used = jax.devices()[: devices.count()]
   return {
     "python": platform.python_version(),
     "packages": {name: _version(name) for name in _PACKAGES},
     "git_commit": commit,
     "machine": f"{platform.system()} {platform.machine()}",
-    "devices": [device.device_kind for device in jax.devices()],
+    "devices": [device.device_kind for device in used],
+    "processes": jax.process_count(),
     "cores": os.cpu_count(),
     "created": datetime.datetime.now(datetime.UTC).isoformat(
       timespec="seconds"

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import numpy as np
 
@@ -76,3 +77,10 @@ def put(array: np.ndarray, rows: bool = False) -> jax.Array:
   return jax.make_array_from_callback(
     array.shape, NamedSharding(mesh, spec), lambda index: array[index]
   )
+
+
+def agree(value: int) -> int:
+  """The first process's value: clocks differ, but steps must not."""
+  if jax.process_count() == 1:
+    return value
+  return int(multihost_utils.broadcast_one_to_all(np.int32(value)))

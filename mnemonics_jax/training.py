@@ -305,6 +305,7 @@ def fit(
         )
       seconds = time.perf_counter() - began
       pace = max(1, int(_SECONDS_PER_CALL * (stop - done) / seconds))
+      pace = devices.agree(pace)
       done = stop
       if done < steps:
         report(StepReport(phase, stage, epoch, schedule.epochs, done, steps))
