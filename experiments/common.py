@@ -158,6 +158,20 @@ flags.DEFINE_integer(
   None,
   "Train on only the first images of each class; for quick trials.",
 )
+flags.DEFINE_enum(
+  "dtype",
+  None,
+  ["float32", "bfloat16"],
+  "Type of activations. bfloat16 is faster and smaller on TPUs and new GPUs;"
+  " parameters, statistics, losses and exemplars stay float32.",
+)
+flags.DEFINE_bool(
+  "remat",
+  None,
+  "Store only the input of each block for the backward pass and compute the rest"
+  " again: a third more work, the same numbers. On GPU and TPU; XLA's scheduling"
+  " for CPUs saves nothing by it.",
+)
 
 # Files.
 flags.DEFINE_string(

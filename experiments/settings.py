@@ -66,6 +66,8 @@ class Settings:
   data: str | None = None
   image_size: int | None = None
   val_fraction: float | None = None
+  dtype: str = "float32"
+  remat: bool = False
 
   def __post_init__(self):
     _check_ranges(self)
@@ -259,7 +261,11 @@ def build(
   policy = protocol.parse_memory(settings.memory)
   protocol.check_memory(policy, split, min(stream.class_sizes))
   network = networks.NETWORKS[settings.net](
-    image_shape=dataset.image_shape, mean=dataset.mean, std=dataset.std
+    image_shape=dataset.image_shape,
+    mean=dataset.mean,
+    std=dataset.std,
+    dtype=None if settings.dtype == "float32" else settings.dtype,
+    remat=settings.remat,
   )
   train = _schedule(settings, settings.epochs)
   config = Config(

@@ -108,9 +108,23 @@ def write_json(path: Path, value: Any) -> None:
   os.replace(temporary, path)
 
 
+# Settings that earlier versions did not have, with what they did.
+_NEWER = {"dtype": "float32"}
+
+
 def _plain(settings):
-  """Settings as JSON would give them back."""
-  return json.loads(json.dumps(dataclasses.asdict(settings)))
+  """What decides a run's numbers, as JSON would give it back.
+
+  Runs of earlier versions keep their names: newer settings only appear when
+  they differ from what was done before.
+  """
+  values = json.loads(json.dumps(dataclasses.asdict(settings)))
+  del values["remat"]  # It changes what is stored, not what is computed.
+  return {
+    name: value
+    for name, value in values.items()
+    if name not in _NEWER or value != _NEWER[name]
+  }
 
 
 def _command():

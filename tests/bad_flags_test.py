@@ -61,6 +61,8 @@ COMMON = {
   "fresh": ["maybe", "2", ""],
   "base_models": ["", "a_file", "a_file/below", LONG],
   "tensorboard": ["maybe", "2", ""],
+  "dtype": ["float16", "", "float32,bfloat16"],
+  "remat": ["maybe", "2", ""],
   "devices": [
     "0", "-1", "many", "1.5", "", "99", "1 --coordinator=localhost:1234",
   ],

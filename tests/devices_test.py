@@ -56,7 +56,8 @@ def _epochs(workdir):
 def test_two_processes_compute_what_one_does(tmp_path):
   alone, together = tmp_path / "alone", tmp_path / "together"
   single = _digits(alone)
-  assert single.wait() == 0, single.communicate()
+  text = single.communicate()
+  assert single.returncode == 0, text
   with socket.socket() as free:
     free.bind(("localhost", 0))
     port = free.getsockname()[1]
