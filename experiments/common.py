@@ -83,6 +83,12 @@ flags.DEFINE_bool(
   None,
   "Whether exemplars are augmented while they are learned.",
 )
+flags.DEFINE_integer(
+  "exemplar_chunk",
+  None,
+  "Classes whose exemplars are learned at a time, for devices whose memory does"
+  " not hold an unroll over all of them. The default is all.",
+)
 flags.DEFINE_string(
   "memory",
   None,

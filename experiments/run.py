@@ -37,7 +37,7 @@ def run(
   config, stream = build(settings, dataset)
   workdir_lib.claim(workdir, settings)
   print(plan.describe(settings, config, stream, workdir), flush=True)
-  for note in dataset.notes:
+  for note in filter(None, [*dataset.notes, plan.memory_note(config, stream)]):
     print(f"Note: {note}", flush=True)
   pending = [s for s in settings.seeds if not _result(workdir, s).exists()]
   work = plan.phase_work(config, stream)

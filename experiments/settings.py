@@ -66,6 +66,7 @@ class Settings:
   data: str | None = None
   image_size: int | None = None
   val_fraction: float | None = None
+  exemplar_chunk: int | None = None
   dtype: str = "float32"
   remat: bool = False
 
@@ -135,6 +136,7 @@ _RANGES = {
   "finetune_epochs": (1, 10**6),
   "meta_epochs": (1, 10**6),
   "batch_size": (1, 2**16),
+  "exemplar_chunk": (1, 10**6),
   "max_change": (0, 255),
   "order_seed": (0, 2**32 - 1),
   "seeds": (0, 2**32 - 1),
@@ -172,6 +174,7 @@ def _check_ranges(settings):
 # Settings that only matter when exemplars are learned, or with a fine-tune.
 LEARNING = (
   "augment_exemplars",
+  "exemplar_chunk",
   "max_change",
   "meta_epochs",
   "recipe",
@@ -278,6 +281,7 @@ def build(
     adjust=settings.adjust,
     bilevel=_bilevel(settings),
     augment_exemplars=settings.augment_exemplars,
+    exemplar_chunk=settings.exemplar_chunk,
     transfer=settings.transfer,
     finetune=settings.finetune,
     base=_schedule(settings, settings.base_epochs),

@@ -109,7 +109,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 # Settings that earlier versions did not have, with what they did.
-_NEWER = {"dtype": "float32"}
+_NEWER = {"dtype": "float32", "exemplar_chunk": None}
 
 
 def _plain(settings):

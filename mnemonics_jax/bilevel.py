@@ -41,7 +41,9 @@ from mnemonics_jax.bilevel_checks import (
   HypergradientCheck,
   MemoryEstimate,
   check_hypergradient,
+  device_bytes,
   estimate_memory,
+  step_bytes,
 )
 from mnemonics_jax.bilevel_config import DEFAULT, ApplyFn, BilevelConfig
 from mnemonics_jax.bilevel_data import (
@@ -77,11 +79,13 @@ __all__ = [
   "MemoryEstimate",
   "adjust_exemplars",
   "check_hypergradient",
+  "device_bytes",
   "estimate_memory",
   "from_uint8",
   "hypergradient",
   "imprint",
   "optimize_exemplars",
+  "step_bytes",
   "to_uint8",
   "unroll",
 ]

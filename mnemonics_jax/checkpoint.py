@@ -87,7 +87,8 @@ def _write_arrays(path, tree):
   if jax.process_index():
     # Orbax writes in the first process only. What others write ends with them.
     path.mkdir()
-    np.savez(path / _COPY, **traverse_util.flatten_dict(tree, sep="/"))
+    flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="/"))
+    np.savez(path / _COPY, **flat)
     return
   with _checkpointer() as checkpointer:
     checkpointer.save(path, args=ocp.args.PyTreeSave(tree))

@@ -4,11 +4,12 @@ What is learned are uint8 images of fixed shapes, padded so that every phase
 runs the same compiled programs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import dataclasses
 import functools
 from typing import Any, NamedTuple
 
+import jax
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8
@@ -135,7 +136,7 @@ def learn(
   result = bilevel.optimize_exemplars(
     key,
     _exemplars(images, labels, rows),
-    _start(variables, level),
+    start(variables, level),
     valid,
     active=seen,
     callback=callback,
@@ -160,12 +161,76 @@ def adjust(
   result = bilevel.adjust_exemplars(
     key,
     _exemplars(images, labels, rows),
-    _start(variables, level),
+    start(variables, level),
     active=seen,
     callback=callback,
     **level._asdict(),
   )
   return _stored(result, len(labels)), result.history
+
+
+def in_chunks(
+  classes: int | None,
+  stage: Callable[..., tuple[np.ndarray, bilevel.History]],
+  key: Array,
+  images: UInt8[np.ndarray, "n h w c"],
+  labels: Int[np.ndarray, " n"],
+  variables: Variables,
+  *data: tuple[np.ndarray, ...],
+  slots: int,
+  callback: bilevel.Callback,
+  **options: Any,
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  """`learn` or `adjust`, for the exemplars of a few classes at a time.
+
+  The base level trains on those alone, and data of the same classes validate
+  it: memory for the unroll no longer grows with the number of classes. In the
+  softmax they compete with all classes seen.
+
+  Args:
+    classes: how many at a time, None for all together.
+    stage: `learn` or `adjust`; further arguments are its own.
+    slots: most exemplars of a class; fixes the shape of a chunk.
+    callback: called after each meta epoch, which are counted over all chunks.
+  """
+  chunks = split_classes(labels, classes)
+  if len(chunks) == 1:
+    return stage(
+      key, images, labels, variables, *data, callback=callback, **options
+    )
+  images, histories, done = images.copy(), [], 0
+  # Shapes that all chunks share.
+  options |= {"rows": len(chunks[0]) * slots}
+  for arrays in data:
+    options["data_rows"] = len(chunks[0]) * int(np.bincount(arrays[-1]).max())
+  for number, chunk in enumerate(chunks):
+    own = np.isin(labels, chunk)
+    images[own], history = stage(
+      jax.random.fold_in(key, number),
+      images[own],
+      labels[own],
+      variables,
+      *(_rows_of(arrays, chunk) for arrays in data),
+      callback=lambda epoch, *rest, done=done: callback(done + epoch, *rest),
+      **options,
+    )
+    histories.append(history)
+    done += len(history.loss)
+  mean = lambda *parts: np.mean(parts, axis=0)
+  return images, bilevel.History(*map(mean, *histories))
+
+
+def split_classes(
+  labels: Int[np.ndarray, " n"], size: int | None
+) -> list[np.ndarray]:
+  """The classes among `labels` in groups of `size`; None is one group."""
+  names = np.unique(labels)
+  return np.split(names, range(size or len(names), len(names), size or 1))
+
+
+def _rows_of(arrays, classes):
+  own = np.isin(arrays[-1], classes)
+  return tuple(array[own] for array in arrays)
 
 
 def diagnose(
@@ -180,7 +245,7 @@ def diagnose(
   }
 
 
-def _start(variables, level):
+def start(variables: Variables, level: Level) -> Variables:
   """Θ_i with an identity T over it if that is what the base level trains."""
   if level.config.scope != "transfer":
     return variables

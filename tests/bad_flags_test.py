@@ -61,6 +61,7 @@ COMMON = {
   "fresh": ["maybe", "2", ""],
   "base_models": ["", "a_file", "a_file/below", LONG],
   "tensorboard": ["maybe", "2", ""],
+  "exemplar_chunk": ["0", "-1", "all", "1.5", "2 --exemplars=random"],
   "dtype": ["float16", "", "float32,bfloat16"],
   "remat": ["maybe", "2", ""],
   "devices": [
