@@ -14,6 +14,7 @@ import tempfile
 
 from absl import flags
 
+from experiments import compile_cache
 from experiments.settings import UserError
 
 FLAGS = flags.FLAGS
@@ -60,6 +61,7 @@ def computing() -> Iterator[None]:
       nowhere = stack.enter_context(open(os.devnull, "w"))
       stack.enter_context(contextlib.redirect_stdout(nowhere))
       stack.enter_context(contextlib.redirect_stderr(nowhere))
+    stack.enter_context(compile_cache.kept())
     stack.enter_context(devices.use(count))
     yield
   if distributed:
