@@ -62,5 +62,7 @@ def _name(state, data, config):
     config.capacity,
     data.new_classes,
   ]
+  if dtype := config.model.network.module.dtype:
+    parts.append(dtype)
   digest.update(repr(parts).encode())
   return digest.hexdigest()[:16]

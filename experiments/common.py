@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
+from experiments import launch
 from experiments import workdir as workdir_lib
 from experiments.settings import (
   METHODS,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
   from experiments.saving import Policy
 
 FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(launch)
 
 # Methods and data.
 flags.DEFINE_enum(
@@ -84,6 +86,12 @@ flags.DEFINE_bool(
   "augment_exemplars",
   None,
   "Whether exemplars are augmented while they are learned.",
+)
+flags.DEFINE_integer(
+  "exemplar_chunk",
+  None,
+  "Classes whose exemplars are learned at a time, for devices whose memory does"
+  " not hold an unroll over all of them. The default is all.",
 )
 flags.DEFINE_string(
   "memory",
@@ -159,6 +167,20 @@ flags.DEFINE_integer(
   "images_per_class",
   None,
   "Train on only the first images of each class; for quick trials.",
+)
+flags.DEFINE_enum(
+  "dtype",
+  None,
+  ["float32", "bfloat16"],
+  "Type of activations. bfloat16 is faster and smaller on TPUs and new GPUs;"
+  " parameters, statistics, losses and exemplars stay float32.",
+)
+flags.DEFINE_bool(
+  "remat",
+  None,
+  "Store only the input of each block for the backward pass and compute the rest"
+  " again: a third more work, the same numbers. On GPU and TPU; XLA's scheduling"
+  " for CPUs saves nothing by it.",
 )
 
 # Files.
@@ -238,6 +260,7 @@ def settings_from_flags(
   return settings
 
 
+@launch.computing()
 def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   """Loads, runs, prints the table and writes the report."""
   # Imported here so that a mistake in the flags is answered at once.
@@ -280,9 +303,10 @@ def directory(flag: str, default: Path | None = None) -> Path | None:
   """The directory that a flag names, if it is there or can be made."""
   given = FLAGS[flag].value
   path = default if given is None else Path(given).expanduser()
-  if path is not None:
-    check_directory(flag, path)
-  return path
+  if path is None:
+    return None
+  check_directory(flag, path)
+  return launch.own(path)
 
 
 def check_directory(flag: str, path: Path) -> None:

@@ -4,9 +4,13 @@ from collections.abc import Callable
 import math
 import time
 
+import jax
+import jax.numpy as jnp
+
 from experiments.settings import Settings, follows_paper
-from mnemonics_jax import protocol
-from mnemonics_jax.phase import Config, exemplar_level
+from mnemonics_jax import bilevel, devices, protocol
+from mnemonics_jax import exemplars as exemplars_lib
+from mnemonics_jax.phase import Config, begin_run, exemplar_level
 from mnemonics_jax.report.progress import format_duration
 from mnemonics_jax.stream import ClassStream
 from mnemonics_jax.types import StepReport
@@ -103,6 +107,62 @@ def _meta_work(config, exemplars, data):
     # An inner step costs its gradient and the gradient through it.
     passes = 4 * exemplars * level.inner_steps + level.batch_size
   return level.epochs * meta_steps * passes
+
+
+# A network stores no more than this for a pixel's gradient through it.
+_MOST_PER_PIXEL = 1000
+
+
+def memory_note(
+  config: Config, stream: ClassStream, limit: int | None = None
+) -> str | None:
+  """What to do if learning exemplars needs more memory than a device has.
+
+  Args:
+    config: of the phases.
+    stream: their data.
+    limit: bytes of memory; None asks the device.
+  """
+  split, chunk = stream.classes_per_phase, config.exemplar_chunk
+  at_once = [0]
+  if config.exemplars == "mnemonics":
+    at_once.append(min(max(split), chunk or max(split)))
+  if config.adjust:  # One half of the old exemplars moves at a time.
+    old = sum(split[:-1])
+    at_once.append(math.ceil(min(old, chunk or old) / 2))
+  limit = limit or bilevel.device_bytes()
+  images = config.slots * max(at_once) / devices.count()
+  pixels = math.prod(config.model.network.image_shape)
+  if images * 4 * pixels * _MOST_PER_PIXEL < limit:
+    return None
+  per_class = _exemplar_bytes(config, config.slots) / devices.count()
+  if max(at_once) * per_class < limit:
+    return None
+  fitting = int(limit / per_class)
+  advice = (
+    f"--exemplar_chunk={fitting} fits"
+    if fitting
+    else "even one class is too much: choose a smaller --memory or --net"
+  )
+  return (
+    f"learning exemplars of {max(at_once)} classes at once takes about"
+    f" {max(at_once) * per_class / 2**30:.1f} GiB, and a device has"
+    f" {limit / 2**30:.1f} GiB; {advice}."
+  )
+
+
+def _exemplar_bytes(config, count):
+  """Memory of a meta step on `count` exemplars."""
+  level = exemplar_level(config)
+  shape = (count, *config.model.network.image_shape)
+  exemplars = bilevel.Exemplars(
+    jax.ShapeDtypeStruct(shape, jnp.float32),
+    jax.ShapeDtypeStruct((count,), jnp.int32),
+  )
+  variables = jax.eval_shape(
+    lambda: exemplars_lib.start(begin_run(0, config).variables, level)
+  )
+  return bilevel.step_bytes(exemplars, variables, **level._asdict())
 
 
 class Estimate:

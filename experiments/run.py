@@ -50,7 +50,7 @@ def run(
   config, stream = build(settings, dataset)
   workdir_lib.claim(workdir, settings)
   print(plan.describe(settings, config, stream, workdir), flush=True)
-  for note in dataset.notes:
+  for note in filter(None, [*dataset.notes, plan.memory_note(config, stream)]):
     print(f"Note: {note}", flush=True)
   train = None
   if base_models is not None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.settings import UserError
 from experiments.stopping import Stop
-from mnemonics_jax import checkpoint
+from mnemonics_jax import checkpoint, devices
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.journal import Journal
 from mnemonics_jax.report import MetricsLog
@@ -277,7 +277,7 @@ def _as(stored, leaf):
   if _is_key(leaf):
     return jax.random.wrap_key_data(jnp.asarray(stored))
   if isinstance(leaf, jax.Array):
-    return jnp.asarray(stored)
+    return devices.put(stored)
   return stored if isinstance(leaf, np.ndarray) else type(leaf)(stored)
 
 
@@ -293,7 +293,7 @@ def _pack(state):
 def _unpack(begin, tree, info):
   memory = begin.memory._replace(counts=tree["memory"]["counts"])
   return PhaseState(
-    variables=jax.tree.map(jnp.asarray, tree["variables"]),
+    variables=jax.tree.map(devices.put, tree["variables"]),
     memory=memory_lib.replace(memory, tree["memory"]["images"]),
     key=jax.random.wrap_key_data(jnp.asarray(tree["key"])),
     phase=info["phase"],

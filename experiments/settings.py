@@ -66,6 +66,9 @@ class Settings:
   data: str | None = None
   image_size: int | None = None
   val_fraction: float | None = None
+  exemplar_chunk: int | None = None
+  dtype: str = "float32"
+  remat: bool = False
 
   def __post_init__(self):
     _check_ranges(self)
@@ -133,6 +136,7 @@ _RANGES = {
   "finetune_epochs": (1, 10**6),
   "meta_epochs": (1, 10**6),
   "batch_size": (1, 2**16),
+  "exemplar_chunk": (1, 10**6),
   "max_change": (0, 255),
   "order_seed": (0, 2**32 - 1),
   "seeds": (0, 2**32 - 1),
@@ -170,6 +174,7 @@ def _check_ranges(settings):
 # Settings that only matter when exemplars are learned, or with a fine-tune.
 LEARNING = (
   "augment_exemplars",
+  "exemplar_chunk",
   "max_change",
   "meta_epochs",
   "recipe",
@@ -240,11 +245,12 @@ def build(
   settings: Settings, dataset: "Dataset"
 ) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
-  from mnemonics_jax import methods, networks
+  from mnemonics_jax import devices, methods, networks
   from mnemonics_jax.model import Model
   from mnemonics_jax.phase import Config
   from mnemonics_jax.stream import ClassStream
 
+  _check_shares(settings.batch_size, devices.count())
   classes = len(dataset.class_names)
   split = protocol.split_phases(classes, settings.phases, settings.base_classes)
   method = methods.METHODS[settings.method](distill=settings.distill)
@@ -258,7 +264,11 @@ def build(
   policy = protocol.parse_memory(settings.memory)
   protocol.check_memory(policy, split, min(stream.class_sizes))
   network = networks.NETWORKS[settings.net](
-    image_shape=dataset.image_shape, mean=dataset.mean, std=dataset.std
+    image_shape=dataset.image_shape,
+    mean=dataset.mean,
+    std=dataset.std,
+    dtype=None if settings.dtype == "float32" else settings.dtype,
+    remat=settings.remat,
   )
   train = _schedule(settings, settings.epochs)
   config = Config(
@@ -271,6 +281,7 @@ def build(
     adjust=settings.adjust,
     bilevel=_bilevel(settings),
     augment_exemplars=settings.augment_exemplars,
+    exemplar_chunk=settings.exemplar_chunk,
     transfer=settings.transfer,
     finetune=settings.finetune,
     base=_schedule(settings, settings.base_epochs),
@@ -284,6 +295,16 @@ def build(
     augment=_augmentation(settings),
   )
   return config, stream
+
+
+def _check_shares(batch_size, count):
+  """Refuses batches that the devices cannot share equally."""
+  if batch_size % count:
+    fitting = max(n for n in range(1, count) if batch_size % n == 0)
+    raise UserError(
+      f"--batch_size={batch_size} cannot be shared equally by {count} devices;"
+      f" choose a multiple of {count}, or --devices={fitting}."
+    )
 
 
 def _shapes(stream, policy, joint):

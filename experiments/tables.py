@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from experiments import cifar, common, digits, table_rows
+from experiments import cifar, common, digits, launch, table_rows
 from experiments import workdir as workdir_lib
 from experiments.settings import Settings, UserError
 from experiments.stopping import Stopped
@@ -367,6 +367,7 @@ def _loader(name: str) -> Callable[[], "Dataset"]:
   return lambda: common.load_data(name, None)
 
 
+@launch.computing()
 def main(_) -> None:
   request = request_from_flags()
   saving = common.saving_policy()

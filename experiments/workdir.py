@@ -144,9 +144,23 @@ def write_json(path: Path, value: Any) -> None:
   os.replace(temporary, path)
 
 
+# Settings that earlier versions did not have, with what they did.
+_NEWER = {"dtype": "float32", "exemplar_chunk": None}
+
+
 def _plain(settings):
-  """Settings as JSON would give them back."""
-  return json.loads(json.dumps(dataclasses.asdict(settings)))
+  """What decides a run's numbers, as JSON would give it back.
+
+  Runs of earlier versions keep their names: newer settings only appear when
+  they differ from what was done before.
+  """
+  values = json.loads(json.dumps(dataclasses.asdict(settings)))
+  del values["remat"]  # It changes what is stored, not what is computed.
+  return {
+    name: value
+    for name, value in values.items()
+    if name not in _NEWER or value != _NEWER[name]
+  }
 
 
 def _command():
@@ -168,12 +182,16 @@ def _environment():
     commit = None
   import jax
 
+  from mnemonics_jax import devices
+
+  used = jax.devices()[: devices.count()]
   return {
     "python": platform.python_version(),
     "packages": {name: _version(name) for name in _PACKAGES},
     "git_commit": commit,
     "machine": f"{platform.system()} {platform.machine()}",
-    "devices": [device.device_kind for device in jax.devices()],
+    "devices": [device.device_kind for device in used],
+    "processes": jax.process_count(),
     "cores": os.cpu_count(),
     "created": datetime.datetime.now(datetime.UTC).isoformat(
       timespec="seconds"

@@ -37,11 +37,14 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 import optax
 
+from mnemonics_jax import devices
 from mnemonics_jax.bilevel_checks import (
   HypergradientCheck,
   MemoryEstimate,
   check_hypergradient,
+  device_bytes,
   estimate_memory,
+  step_bytes,
 )
 from mnemonics_jax.bilevel_config import DEFAULT, ApplyFn, BilevelConfig
 from mnemonics_jax.bilevel_data import (
@@ -77,12 +80,14 @@ __all__ = [
   "MemoryEstimate",
   "adjust_exemplars",
   "check_hypergradient",
+  "device_bytes",
   "estimate_memory",
   "from_uint8",
   "hypergradient",
   "imprint",
   "init_state",
   "optimize_exemplars",
+  "step_bytes",
   "to_uint8",
   "unroll",
 ]
@@ -276,6 +281,7 @@ def optimize_exemplars(
     if stream is None:
       seconds = time.perf_counter() - began
       pace = max(1, int(_SECONDS_PER_CALL * (stop - first) / seconds))
+      pace = devices.agree(pace)
     if stop < steps:
       if step_callback is not None:
         step_callback(now)
@@ -388,7 +394,9 @@ def _meta_steps(
   """`count` of an epoch's `steps`, and whether all that they gave is finite.
 
   Batches have `size` images; None means that `valid` holds one batch per step.
+  Devices share the rows of the exemplars and of each batch.
   """
+  state, exemplars = _split(state), devices.split(exemplars)
   tx = outer_tx or _outer_tx(config, steps)
   images_mask = _like(exemplars.mask, state.images)
   reach = 1.0 if config.max_change is None else config.max_change / 255
@@ -404,9 +412,11 @@ def _meta_steps(
     start_key, key = jax.random.split(jax.random.fold_in(step_key, state.step))
     if size is not None:
       rows, counted = take(order, valid.mask, size, t)
+      rows, counted = devices.split((rows, counted))
       batch = type(valid)(valid[0][rows], valid.labels[rows], counted)
     else:
       batch = jax.tree.map(lambda batches: batches[t], valid)
+    batch = devices.split(batch)
     theta = variables
     if starts is not None:
       choices = len(jax.tree.leaves(starts)[0])
@@ -434,13 +444,14 @@ def _meta_steps(
       name: (total + measured[name]).astype(total.dtype)
       for name, total in state.sums.items()
     }
-    return state._replace(
+    state = state._replace(
       images=images, opt_state=opt_state, step=state.step + 1, sums=sums
     )
+    return _split(state)
 
   state = lax.fori_loop(0, count, meta_step, state)
   finite = jnp.isfinite(state.images).all() & jnp.isfinite(state.sums["loss"])
-  return state, finite
+  return devices.gather((state, finite))
 
 
 @functools.partial(jax.jit, static_argnames=("apply_fn", "config"))
@@ -458,6 +469,16 @@ def _measure(
     cosine=cosine,
     euclidean=euclidean,
   )
+
+
+def _split(state):
+  """The state with all that has the shape of the images spread by rows."""
+  shape = state.images.shape
+  images, initial, opt_state = jax.tree.map(
+    lambda x: devices.split(x) if x.shape == shape else x,
+    (state.images, state.initial, state.opt_state),
+  )
+  return state._replace(images=images, initial=initial, opt_state=opt_state)
 
 
 def _outer_tx(config, steps) -> optax.GradientTransformation:
@@ -478,11 +499,14 @@ def _outer_tx(config, steps) -> optax.GradientTransformation:
 def _embed(variables, images, *, apply_fn, config):
   """Features (or else logits) of many images, a chunk at a time."""
   embed = config.features_fn or apply_fn
-  size = min(_CHUNK, len(images))
+  size = devices.divisible(min(_CHUNK, len(images)))
   padding = [(0, -len(images) % size)] + [(0, 0)] * (images.ndim - 1)
-  chunks = jnp.pad(images, padding).reshape(-1, size, *images.shape[1:])
-  out = lax.map(lambda chunk: embed(variables, from_uint8(chunk)), chunks)
-  return out.reshape(-1, *out.shape[2:])[: len(images)]
+  padded = jnp.pad(devices.gather(images), padding)
+  chunks = padded.reshape(-1, size, *images.shape[1:])
+  out = lax.map(
+    lambda chunk: embed(variables, from_uint8(devices.split(chunk))), chunks
+  )
+  return devices.gather(out.reshape(-1, *out.shape[2:])[: len(images)])
 
 
 def _distances(features, reference, mask):

@@ -14,6 +14,7 @@ import shutil
 from typing import Any
 import warnings
 
+from flax import traverse_util
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
@@ -21,6 +22,7 @@ import orbax.checkpoint as ocp
 from mnemonics_jax.types import PyTree
 
 _MANIFEST = "manifest.json"
+_COPY = "arrays.npz"
 
 
 class Damaged(Exception):
@@ -90,19 +92,37 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
 
 def _write_arrays(path, tree):
   tree = jax.tree.map(np.asarray, tree)
+  if jax.process_index():
+    # Orbax writes in the first process only. What others write ends with them.
+    path.mkdir()
+    flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="/"))
+    np.savez(path / _COPY, **flat)
+    return
   try:
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    with _checkpointer() as checkpointer:
       checkpointer.save(path, args=ocp.args.PyTreeSave(tree))
   except OSError:
     raise
-  except (
-    Exception
-  ) as error:  # Its kernels have their own words for a full disk.
+  except Exception as error:
+    # Its kernels have their own words for a full disk.
     raise OSError(f"Orbax could not write {path.name}: {error}") from error
 
 
+def _checkpointer():
+  """For this process alone: each has a directory of its own to write to."""
+  me = jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(
+    primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"own{me}"
+  )
+  handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+  return ocp.Checkpointer(handler, multiprocessing_options=alone)
+
+
 def _read_arrays(path):
-  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+  if (path / _COPY).exists():
+    with np.load(path / _COPY, allow_pickle=False) as arrays:
+      return traverse_util.unflatten_dict(dict(arrays), sep="/")
+  with _checkpointer() as checkpointer:
     metadata = checkpointer.metadata(path).item_metadata
     as_numpy = jax.tree.map(
       lambda _: ocp.RestoreArgs(restore_type=np.ndarray), metadata.tree

@@ -29,6 +29,8 @@ from jax.interpreters import ad, batching, mlir
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mnemonics_jax import devices
+
 
 class Geometry(NamedTuple):
   """What the three maps of one convolution share; static and hashable.
@@ -159,7 +161,19 @@ _CHUNK_BYTES = 1 << 19  # shifted copies of one chunk: a part of the L2 cache
 
 
 def _conv_dw_cpu(x, g, geometry):
-  """Sums matrix products over chunks of the batch that fit the cache."""
+  """Sums matrix products over chunks of the batch that fit the cache.
+
+  Each device sums over its own part of the batch: a loop over all of it would
+  make every device fetch the others' parts.
+  """
+  lanes = devices.count()
+  if lanes == 1 or len(x) % lanes:
+    return _sum_products(x, g, geometry)
+  x, g = (a.reshape(lanes, -1, *a.shape[1:]) for a in (x, g))
+  return jax.vmap(partial(_sum_products, geometry=geometry))(x, g).sum(0)
+
+
+def _sum_products(x, g, geometry):
   n, k, (c, o) = len(x), geometry.kernel, (x.shape[3], g.shape[3])
   dtype = jnp.promote_types(x.dtype, jnp.float32)
   image_bytes = k * (c + o) * math.prod(geometry.out_size) * dtype.itemsize

@@ -11,6 +11,7 @@ import jax
 from jaxtyping import Float, Int, UInt8
 import numpy as np
 
+from mnemonics_jax import devices
 from mnemonics_jax.augment import to_float
 from mnemonics_jax.methods import Method
 from mnemonics_jax.model import Model
@@ -25,7 +26,7 @@ _BLOCK = 256
 @functools.partial(jax.jit, static_argnames=("model", "method"))
 def _block(variables, images, *, model, method):
   outputs, _ = forward(model, method, variables, to_float(images))
-  return outputs.features, outputs.logits
+  return devices.gather((outputs.features, outputs.logits))
 
 
 def extract(
@@ -35,11 +36,11 @@ def extract(
   images: UInt8[np.ndarray, "n h w c"],
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n classes"]]:
   """Features and logits of all images, in evaluation mode."""
-  blocks = []
-  for start in range(0, max(len(images), 1), _BLOCK):
-    block = images[start : start + _BLOCK]
-    padding = [(0, _BLOCK - len(block))] + [(0, 0)] * 3
-    block = np.pad(block, padding)
+  blocks, size = [], devices.divisible(_BLOCK)
+  for start in range(0, max(len(images), 1), size):
+    block = images[start : start + size]
+    padding = [(0, size - len(block))] + [(0, 0)] * 3
+    block = devices.put(np.pad(block, padding), rows=True)
     blocks.append(_block(variables, block, model=model, method=method))
   features, logits = (
     np.concatenate(part) for part in zip(*blocks, strict=True)

@@ -9,12 +9,19 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
+import jax
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8
 import numpy as np
 
-from mnemonics_jax import bilevel, bilevel_config, selection, transfer
+from mnemonics_jax import (
+  bilevel,
+  bilevel_config,
+  devices,
+  selection,
+  transfer,
+)
 from mnemonics_jax.augment import Augmentation
 from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.journal import Journal
@@ -103,6 +110,7 @@ def learn(
   rows: int,
   data_rows: int,
   journal: Journal,
+  entry: str,
   callback: bilevel.Callback,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Learns the exemplars of new classes on those classes' data (Eq. 8).
@@ -118,8 +126,10 @@ def learn(
     rows: number of exemplar rows to pad to.
     data_rows: number of validation rows to pad to.
     journal: where to look for a beginning, and whom to tell about progress.
+    entry: name of this loop in the journal.
     callback: called after each meta epoch.
   """
+  rows, data_rows = devices.divisible(rows), devices.divisible(data_rows)
   on_features = level.config.on_features
   data_images, features, data_labels = data
   kind = bilevel.Features if on_features else bilevel.Exemplars
@@ -133,20 +143,14 @@ def learn(
     bilevel.optimize_exemplars,
     key,
     exemplars,
-    _start(variables, level),
+    start(variables, level),
     valid,
     active=seen,
     **level._asdict(),
   )
   begin = bilevel.init_state(key, exemplars, level.config)
   return _noted(
-    loop,
-    begin,
-    level.config.epochs,
-    len(labels),
-    journal,
-    "exemplars",
-    callback,
+    loop, begin, level.config.epochs, len(labels), journal, entry, callback
   )
 
 
@@ -160,27 +164,23 @@ def adjust(
   seen: Bool[Array, " classes"],
   rows: int,
   journal: Journal,
+  entry: str,
   callback: bilevel.Callback,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
+  rows = devices.divisible(rows, parts=2)
   exemplars = _exemplars(images, labels, rows)
   loop = functools.partial(
     bilevel.adjust_exemplars,
     key,
     exemplars,
-    _start(variables, level),
+    start(variables, level),
     active=seen,
     **level._asdict(),
   )
   begin = (bilevel.init_state(key, exemplars, level.config),) * 2
   return _noted(
-    loop,
-    begin,
-    2 * level.config.epochs,
-    len(labels),
-    journal,
-    "adjust",
-    callback,
+    loop, begin, 2 * level.config.epochs, len(labels), journal, entry, callback
   )
 
 
@@ -202,7 +202,7 @@ def _noted(
   epochs: int,
   count: int,
   journal: Journal,
-  stage: str,
+  entry: str,
   callback: bilevel.Callback,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Runs a meta loop of `bilevel` from where its journal has seen it last.
@@ -213,17 +213,17 @@ def _noted(
     epochs: how many the loop has.
     count: real rows of the exemplars.
     journal: see `learn`.
-    stage: name of the loop in the journal.
+    entry: see `learn`.
     callback: called after each meta epoch.
   """
   fields = bilevel.History._fields
 
   def run():
     now = _Noted(None, np.zeros((epochs, len(fields))))
-    now = journal.resume(stage, like=now._replace(state=begin)) or now
+    now = journal.resume(entry, like=now._replace(state=begin)) or now
 
     def after_step(state):
-      journal.offer(stage, now._replace(state=state))
+      journal.offer(entry, now._replace(state=state))
 
     def after_epoch(epoch, state, metrics):
       now.history[epoch] = [metrics[field] for field in fields]
@@ -236,8 +236,74 @@ def _noted(
     images = np.asarray(bilevel.to_uint8(result.exemplars.images))
     return {"images": images[:count], "history": now.history}
 
-  done = journal.once(stage, run)
+  done = journal.once(entry, run)
   return done["images"], bilevel.History(*done["history"].T)
+
+
+def in_chunks(
+  classes: int | None,
+  stage: Callable[..., tuple[np.ndarray, bilevel.History]],
+  key: Array,
+  images: UInt8[np.ndarray, "n h w c"],
+  labels: Int[np.ndarray, " n"],
+  variables: Variables,
+  *data: tuple[np.ndarray, ...],
+  slots: int,
+  entry: str,
+  callback: bilevel.Callback,
+  **options: Any,
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  """`learn` or `adjust`, for the exemplars of a few classes at a time.
+
+  The base level trains on those alone, and data of the same classes validate
+  it: memory for the unroll no longer grows with the number of classes. In the
+  softmax they compete with all classes seen.
+
+  Args:
+    classes: how many at a time, None for all together.
+    stage: `learn` or `adjust`; further arguments are its own.
+    slots: most exemplars of a class; fixes the shape of a chunk.
+    entry: name of the stage in the journal.
+    callback: called after each meta epoch, which are counted over all chunks.
+  """
+  chunks = split_classes(labels, classes)
+  if len(chunks) == 1:
+    options |= {"entry": entry, "callback": callback}
+    return stage(key, images, labels, variables, *data, **options)
+  images, histories, done = images.copy(), [], 0
+  # Shapes that all chunks share.
+  options |= {"rows": len(chunks[0]) * slots}
+  for arrays in data:
+    options["data_rows"] = len(chunks[0]) * int(np.bincount(arrays[-1]).max())
+  for number, chunk in enumerate(chunks):
+    own = np.isin(labels, chunk)
+    images[own], history = stage(
+      jax.random.fold_in(key, number),
+      images[own],
+      labels[own],
+      variables,
+      *(_rows_of(arrays, chunk) for arrays in data),
+      entry=f"{entry}_{number}",
+      callback=lambda epoch, *rest, done=done: callback(done + epoch, *rest),
+      **options,
+    )
+    histories.append(history)
+    done += len(history.loss)
+  mean = lambda *parts: np.mean(parts, axis=0)
+  return images, bilevel.History(*map(mean, *histories))
+
+
+def split_classes(
+  labels: Int[np.ndarray, " n"], size: int | None
+) -> list[np.ndarray]:
+  """The classes among `labels` in groups of `size`; None is one group."""
+  names = np.unique(labels)
+  return np.split(names, range(size or len(names), len(names), size or 1))
+
+
+def _rows_of(arrays, classes):
+  own = np.isin(arrays[-1], classes)
+  return tuple(array[own] for array in arrays)
 
 
 def diagnose(
@@ -252,7 +318,7 @@ def diagnose(
   }
 
 
-def _start(variables, level):
+def start(variables: Variables, level: Level) -> Variables:
   """Θ_i with an identity T over it if that is what the base level trains."""
   if level.config.scope != "transfer":
     return variables
@@ -267,7 +333,7 @@ def _exemplars(images, labels, rows):
 
 def _pad(array, rows):
   padding = [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1)
-  return jnp.asarray(np.pad(array, padding))
+  return devices.put(np.pad(array, padding))
 
 
 def _real(labels, rows):

@@ -59,7 +59,8 @@ def margin_ranking(
   of max(0, margin − cos_truth + cos_new), averaged over those samples.
   """
   truth = jnp.take_along_axis(cosines, labels[:, None], -1)
-  hardest = jax.lax.top_k(mask_logits(cosines, new), top)[0]
+  # Sorted, because XLA cannot split top_k over devices.
+  hardest = jnp.sort(mask_logits(cosines, new), descending=True)[:, :top]
   # Fewer new classes than `top`: masked scores are hugely negative, so the
   # hinge is exactly zero for them.
   hinge = jnp.maximum(0.0, margin - truth + hardest).sum(-1)

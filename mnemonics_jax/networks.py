@@ -14,6 +14,7 @@ frozen convolutions.
 from collections.abc import Callable
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 from flax import linen as nn
@@ -41,15 +42,18 @@ class Conv(nn.Module):
   def __call__(self, x):
     shape = (self.size, self.size, x.shape[-1], self.features)
     kernel = self.param("kernel", _he_normal, shape)
+    conv = lambda kernel: conv2d(x, kernel.astype(x.dtype), stride=self.stride)
     if not self.has_variable("transfer", "scale"):
-      return conv2d(x, kernel, stride=self.stride)
+      return conv(kernel)
     scale = self.get_variable("transfer", "scale")
     shift = self.get_variable("transfer", "shift")
     if scale.shape[2] == 1:
       # One scale per output channel commutes with the convolution; applied to
       # its output, training it needs no kernel gradient at all.
-      return conv2d(x, kernel, stride=self.stride) * scale[0, 0, 0] + shift
-    return conv2d(x, kernel * scale, stride=self.stride) + shift
+      y = conv(kernel) * scale[0, 0, 0] + shift
+    else:
+      y = conv(kernel * scale) + shift
+    return y.astype(x.dtype)
 
 
 class Block(nn.Module):
@@ -73,21 +77,33 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-  """Basic-block ResNet with global average pooling and no classifier."""
+  """Basic-block ResNet with global average pooling and no classifier.
+
+  With `dtype` activations have that type; parameters, statistics and features
+  keep theirs. With `remat` the backward pass computes the inside of each block
+  again instead of storing it.
+  """
 
   blocks: tuple[int, ...]
   widths: tuple[int, ...]
   mean: tuple[float, ...]
   std: tuple[float, ...]
   imagenet_stem: bool = False
+  dtype: str | None = dataclasses.field(default=None, repr=False)
+  remat: bool = dataclasses.field(default=False, repr=False)
 
   @nn.compact
   def __call__(self, images, train: bool):
     norm = functools.partial(
-      nn.BatchNorm, use_running_average=not train, momentum=0.9, epsilon=1e-5
+      nn.BatchNorm,
+      use_running_average=not train,
+      momentum=0.9,
+      epsilon=1e-5,
+      dtype=self.dtype,
     )
+    block = nn.remat(Block) if self.remat else Block
     mean, std = (jnp.asarray(c, images.dtype) for c in (self.mean, self.std))
-    x = (images - mean) / std
+    x = ((images - mean) / std).astype(self.dtype or images.dtype)
     if self.imagenet_stem:
       x = nn.relu(norm()(Conv(self.widths[0], size=7, stride=2)(x)))
       # A border of zeros is never the largest of what a ReLU lets pass.
@@ -95,14 +111,16 @@ class ResNet(nn.Module):
       x = nn.max_pool(x, (3, 3), (2, 2))
     else:
       x = nn.relu(norm()(Conv(self.widths[0])(x)))
+    number = itertools.count()
     for i, (count, width) in enumerate(
       zip(self.blocks, self.widths, strict=True)
     ):
       for j in range(count):
         stride = 2 if i > 0 and j == 0 else 1
         last = i == len(self.blocks) - 1 and j == count - 1
-        x = Block(width, stride, last, norm)(x)
-    return x.mean((1, 2))
+        name = f"Block_{next(number)}"
+        x = block(width, stride, last, norm, name=name)(x)
+    return x.astype(images.dtype).mean((1, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,31 +165,45 @@ def _init(network, key):
   return network.module.init(key, images, train=False)
 
 
-def _network(blocks, widths, image_shape, mean, std, imagenet_stem=False):
+def _network(
+  blocks, widths, image_shape, mean, std, imagenet_stem=False, **options
+):
   channels = image_shape[-1]
   if len(mean) != channels or len(std) != channels:
     raise ValueError(
       f"images have {channels} channels, but mean and std have {len(mean)} and"
       f" {len(std)} values; give one per channel"
     )
-  module = ResNet(blocks, widths, tuple(mean), tuple(std), imagenet_stem)
+  module = ResNet(
+    blocks, widths, tuple(mean), tuple(std), imagenet_stem, **options
+  )
   return Network(module, tuple(image_shape))
 
 
 def resnet32(
-  *, width=16, image_shape=(32, 32, 3), mean=CIFAR_MEAN, std=CIFAR_STD
+  *,
+  width=16,
+  image_shape=(32, 32, 3),
+  mean=CIFAR_MEAN,
+  std=CIFAR_STD,
+  **options,
 ) -> Network:
   """ResNet-32 for CIFAR: 3 stages of 5 blocks, 64 features."""
   widths = (width, 2 * width, 4 * width)
-  return _network((5, 5, 5), widths, image_shape, mean, std)
+  return _network((5, 5, 5), widths, image_shape, mean, std, **options)
 
 
 def resnet8(
-  *, width=16, image_shape=(32, 32, 3), mean=CIFAR_MEAN, std=CIFAR_STD
+  *,
+  width=16,
+  image_shape=(32, 32, 3),
+  mean=CIFAR_MEAN,
+  std=CIFAR_STD,
+  **options,
 ) -> Network:
   """A fifth of ResNet-32's work: 3 stages of 1 block, 64 features."""
   widths = (width, 2 * width, 4 * width)
-  return _network((1, 1, 1), widths, image_shape, mean, std)
+  return _network((1, 1, 1), widths, image_shape, mean, std, **options)
 
 
 def resnet18(
@@ -180,10 +212,11 @@ def resnet18(
   image_shape=(224, 224, 3),
   mean=(0.485, 0.456, 0.406),
   std=(0.229, 0.224, 0.225),
+  **options,
 ) -> Network:
   """ResNet-18 for ImageNet: 4 stages of 2 blocks, 512 features."""
   widths = (width, 2 * width, 4 * width, 8 * width)
-  return _network((2, 2, 2, 2), widths, image_shape, mean, std, True)
+  return _network((2, 2, 2, 2), widths, image_shape, mean, std, True, **options)
 
 
 NETWORKS = {"resnet8": resnet8, "resnet18": resnet18, "resnet32": resnet32}

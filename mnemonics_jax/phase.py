@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Int, UInt8
 import numpy as np
 
+from mnemonics_jax import devices, training, transfer
 from mnemonics_jax import exemplars as exemplars_lib
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import training, transfer
 from mnemonics_jax.augment import Augmentation, CropFlip, NoAugmentation
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.evaluate import class_means, evaluate, extract
@@ -72,6 +72,7 @@ class Config:
       may move by the trust region of `bilevel` again.
     bilevel: how exemplars are learned and adjusted.
     augment_exemplars: whether exemplars are augmented while they are learned.
+    exemplar_chunk: classes whose exemplars are learned at a time, None for all.
     transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
     finetune: what the balanced fine-tune trains: `none`, `head` or `all`.
     base: schedule of phase 0.
@@ -93,6 +94,7 @@ class Config:
   adjust: bool = False
   bilevel: BilevelConfig = BilevelConfig()
   augment_exemplars: bool = True
+  exemplar_chunk: int | None = None
   transfer: str = "none"
   finetune: str = "none"
   base: Schedule = Schedule()
@@ -164,7 +166,7 @@ def run_phase(
   variables = journal.once(
     "train", lambda: train(state, data, config, report, journal)
   )
-  variables = jax.tree.map(jnp.asarray, variables)
+  variables = jax.tree.map(devices.put, variables)
 
   # 2. Exemplars of the new classes: chosen, then perhaps learned.
   begin("exemplars")
@@ -191,7 +193,9 @@ def run_phase(
   if config.adjust and memory.counts.sum() > 1 and not method.joint:
     begin("adjust")
     start, old_labels = memory_lib.flat(memory)
-    adjusted, history = exemplars_lib.adjust(
+    adjusted, history = exemplars_lib.in_chunks(
+      config.exemplar_chunk,
+      exemplars_lib.adjust,
       keys("adjust"),
       start,
       old_labels,
@@ -199,8 +203,12 @@ def run_phase(
       level=exemplar_level(config),
       seen=classes.seen,
       rows=config.old_slots,
+      slots=config.slots,
       journal=journal,
-      callback=_meta_report(report, state.phase, "adjust", config, parts=2),
+      entry="adjust",
+      callback=_meta_report(
+        report, state.phase, "adjust", config, old_labels, parts=2
+      ),
     )
     diagnostics["adjust"] = exemplars_lib.diagnose(history, start, adjusted)
     changed["adjust"] = (start, adjusted, old_labels)
@@ -344,7 +352,9 @@ def _learn(
     np.concatenate([data.labels[new], old_labels]),
   )
   later = state.classes_seen > 0
-  return exemplars_lib.learn(
+  return exemplars_lib.in_chunks(
+    config.exemplar_chunk,
+    exemplars_lib.learn,
     Keys(state.key, state.phase)("exemplars"),
     images,
     labels,
@@ -354,8 +364,10 @@ def _learn(
     seen=_classes(state, data, config).seen,
     rows=config.new_slots if later else len(labels),
     data_rows=config.later_capacity if later else len(valid[2]),
+    slots=config.slots,
     journal=journal,
-    callback=_meta_report(report, state.phase, "exemplars", config),
+    entry="exemplars",
+    callback=_meta_report(report, state.phase, "exemplars", config, labels),
   )
 
 
@@ -367,9 +379,10 @@ def exemplar_level(config: Config) -> exemplars_lib.Level:
   )
 
 
-def _meta_report(report, phase, stage, config, parts=1):
+def _meta_report(report, phase, stage, config, labels, parts=1):
   """Meta epochs as `StepReport`s."""
-  epochs = parts * config.bilevel.epochs
+  chunks = exemplars_lib.split_classes(labels, config.exemplar_chunk)
+  epochs = parts * len(chunks) * config.bilevel.epochs
 
   def tell(epoch, _, metrics):
     report(StepReport(phase, stage, epoch, epochs, 1, 1, metrics))

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Int, UInt8
 import numpy as np
 import optax
 
+from mnemonics_jax import devices
 from mnemonics_jax.augment import Augmentation, NoAugmentation, to_float
 from mnemonics_jax.heads import mask_logits
 from mnemonics_jax.journal import Journal
@@ -82,7 +83,7 @@ def make_pool(images: np.ndarray, labels: np.ndarray, capacity: int) -> Pool:
   padded_labels = np.zeros(capacity, np.int32)
   padded_labels[: len(labels)] = labels
   return Pool(
-    jnp.asarray(padded), jnp.asarray(padded_labels), jnp.int32(len(images))
+    devices.put(padded), devices.put(padded_labels), jnp.int32(len(images))
   )
 
 
@@ -217,17 +218,19 @@ def _steps(
     variables, opt_state, sums = carry
     # The last batch wraps around: every batch is full and every image is seen.
     at = i * schedule.batch_size + jnp.arange(schedule.batch_size)
-    picks = order[at % pool.count]
-    images = augment(jax.random.fold_in(key, i), pool.images[picks])
+    picks = devices.split(order[at % pool.count])
+    images, labels = devices.split((pool.images[picks], pool.labels[picks]))
+    images = augment(jax.random.fold_in(key, i), images)
     part = trainable(variables, scope)
     grads, (batch_stats, metrics) = gradient(
-      part, variables, teacher, images, pool.labels[picks], classes
+      part, variables, teacher, images, labels, classes
     )
     updates, opt_state = tx.update(grads, opt_state, _deviation(part))
     updates = jax.tree.map(lambda u: -rate * u, _hold_rows(updates, rows))
     variables = merge(variables, optax.apply_updates(part, updates))
     variables = variables | {"batch_stats": batch_stats}
-    return variables, opt_state, jax.tree.map(jnp.add, sums, metrics)
+    sums = jax.tree.map(jnp.add, sums, metrics)
+    return devices.gather((variables, opt_state, sums))
 
   return lax.fori_loop(start, stop, step, (variables, opt_state, sums))
 
@@ -315,12 +318,12 @@ def fit(
     while now.step < steps:
       began = time.perf_counter()
       stop = min(now.step + pace, steps)
-      *carry, epoch, start = now
-      carry = _steps(
-        *carry, teacher, pool, order, start, stop, rate, epoch_key, classes,
-        rows, **static,
+      epoch, start = now.epoch, now.step
+      variables, opt_state, sums = _steps(
+        now.variables, now.opt_state, now.sums, teacher, pool, order, start,
+        stop, rate, epoch_key, classes, rows, **static,
       )  # fmt: skip
-      now = _Progress(*carry, epoch, stop)
+      now = _Progress(variables, opt_state, sums, epoch, stop)
       loss = float(now.sums["loss"])
       # A loss is measured before its step's update.
       if not math.isfinite(loss) or not finite(now.variables):
@@ -332,6 +335,7 @@ def fit(
         )
       seconds = time.perf_counter() - began
       pace = max(1, int(_SECONDS_PER_CALL * (stop - start) / seconds))
+      pace = devices.agree(pace)
       if stop < steps:
         report(StepReport(*where, stop, steps))
         journal.offer(stage, now)

@@ -63,6 +63,18 @@ COMMON = {
   "fresh": ["maybe", "2", ""],
   "base_models": ["", "a_file", "a_file/below", LONG],
   "tensorboard": ["maybe", "2", ""],
+  "exemplar_chunk": ["0", "-1", "all", "1.5", "2 --exemplars=random"],
+  "dtype": ["float16", "", "float32,bfloat16"],
+  "remat": ["maybe", "2", ""],
+  "devices": [
+    "0", "-1", "many", "1.5", "", "99", "1 --coordinator=localhost:1234",
+  ],
+  "coordinator": [
+    "", "nowhere", "host:port", ":80", "localhost:1234",
+    "localhost:1234 --process_id=2 --num_processes=2",
+  ],
+  "process_id": ["0", "one", "1.5", "0 --coordinator=auto"],
+  "num_processes": ["2", "two", "1.5", "2 --coordinator=auto"],
 }  # fmt: skip
 OWN = {
   "cifar": {

@@ -1,8 +1,11 @@
 """Networks: published parameter counts, signed features, batch statistics."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from mnemonics_jax import networks
@@ -82,3 +85,58 @@ def test_he_normal_fan_out():
 def test_channels_and_statistics_must_match():
   with pytest.raises(ValueError, match="one per channel"):
     networks.resnet8(image_shape=(8, 8, 1))
+
+
+def _value_and_grad(net, variables, images):
+  """Squared features with what comes along, and the gradient."""
+
+  def loss(params):
+    features, stats = net.features(variables | {"params": params}, images, True)
+    return jnp.sum(features**2), (features, stats)
+
+  program = jax.jit(jax.value_and_grad(loss, has_aux=True))
+  return program(variables["params"])
+
+
+def _stored_bytes(net, variables, images):
+  """Bytes that a forward pass leaves for the backward pass."""
+
+  def residuals(params):
+    apply = lambda p: net.features(variables | {"params": p}, images, True)[0]
+    return jax.tree.leaves(jax.vjp(apply, params)[1])
+
+  leaves = jax.eval_shape(residuals, variables["params"])
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _distance(a, b):
+  """Relative distance of two trees."""
+  difference = optax.tree.norm(optax.tree.sub(a, b))
+  return difference / optax.tree.norm(a)
+
+
+def test_remat_stores_less_and_changes_nothing():
+  make = functools.partial(networks.resnet8, image_shape=(16, 16, 3), width=8)
+  variables = make().init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (32, 16, 16, 3))
+  plain = _value_and_grad(make(), variables, images)
+  same = _value_and_grad(make(remat=True), variables, images)
+  assert _distance(plain, same) < 1e-5
+  # What remains are the weights, and an image-sized input of each block.
+  plain_bytes = _stored_bytes(make(), variables, images)
+  assert _stored_bytes(make(remat=True), variables, images) < plain_bytes / 3
+
+
+def test_bfloat16_computes_near_float32_and_keeps_what_lasts_in_float32():
+  make = functools.partial(networks.resnet8, image_shape=(8, 8, 3))
+  variables = make().init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (32, 8, 8, 3))
+  full = _value_and_grad(make(), variables, images)
+  half = _value_and_grad(make(dtype="bfloat16"), variables, images)
+  assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(half))
+  (_, (features, stats)), grads = full
+  (_, (half_features, half_stats)), half_grads = half
+  # Eight bits of precision, and not twenty-four.
+  assert 1e-4 < _distance(features, half_features) < 0.05
+  assert _distance(stats, half_stats) < 0.02
+  assert _distance(grads, half_grads) < 0.2

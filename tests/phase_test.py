@@ -10,6 +10,7 @@ import tiny
 from mnemonics_jax import (
   augment,
   bilevel,
+  exemplars,
   memory,
   methods,
   networks,
@@ -18,6 +19,7 @@ from mnemonics_jax import (
   training,
 )
 from mnemonics_jax.evaluate import extract
+from mnemonics_jax.keys import Keys
 from mnemonics_jax.model import Model
 from mnemonics_jax.stream import ClassStream
 
@@ -151,6 +153,56 @@ def test_learned_exemplars_move_within_the_trust_region(name, scope):
   assert moved.any() and moved.max() <= 2
   assert result.diagnostics["adjust"]["max_change"] == moved.max()
   np.testing.assert_array_equal(later.memory.counts, [3, 3, 3, 3, 0, 0])
+
+
+def test_exemplars_of_a_few_classes_at_a_time():
+  """Each class alone is what learning the exemplars of one class gives."""
+  method, epochs = methods.LUCIR(), []
+  options = dict(exemplars="mnemonics", adjust=True)
+  config, stream = _setup(method, exemplar_chunk=1, **options)
+  plain, _ = _setup(method, exemplars="herding")
+  report = lambda step: epochs.append((step.stage, step.epoch, step.epochs))
+  begin = phase.begin_run(0, config)
+  state, result = phase.run_phase(begin, stream[0], config, report)
+  assert [e for s, *e in epochs if s == "exemplars"][1:] == [
+    [i, 6] for i in range(6)
+  ]
+  # The middle class by hand: its images and its data only.
+  herding, _ = phase.run_phase(begin, stream[0], plain)
+  variables, data = herding.variables, stream[0]
+  own = data.labels == 1
+  features, _ = extract(config.model, method, variables, data.images)
+  key = jax.random.fold_in(Keys(begin.key, 0)("exemplars"), 1)
+  images, history = exemplars.learn(
+    key,
+    herding.memory.images[1],
+    np.full(3, 1, np.int32),
+    variables,
+    (data.images[own], features[own], data.labels[own]),
+    level=phase.exemplar_level(config),
+    seen=np.arange(6) < 3,
+    rows=3,
+    data_rows=own.sum(),
+  )
+  np.testing.assert_array_equal(state.memory.images[1], images)
+  assert (images != herding.memory.images[1]).any()
+  assert len(result.diagnostics["exemplars"]["loss"]) == len(history.loss)
+  # Later, every old class is adjusted by itself.
+  later, _ = phase.run_phase(state, stream[1], config)
+  for label in range(3):
+    assert (later.memory.images[label] != state.memory.images[label]).any()
+
+
+def test_classes_are_split_in_order():
+  labels = np.array([4, 4, 1, 7, 9, 9])
+  groups = [g.tolist() for g in exemplars.split_classes(labels, 2)]
+  assert groups == [[1, 4], [7, 9]]
+  assert [g.tolist() for g in exemplars.split_classes(labels, 3)] == [
+    [1, 4, 7],
+    [9],
+  ]
+  assert len(exemplars.split_classes(labels, None)) == 1
+  assert len(exemplars.split_classes(labels, 4)) == 1
 
 
 def test_adjustment_works_for_chosen_exemplars_too():

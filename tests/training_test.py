@@ -8,7 +8,17 @@ import numpy as np
 import optax
 import pytest
 
-from mnemonics_jax import augment, methods, networks, training, transfer
+from experiments.settings import Settings, build
+from mnemonics_jax import (
+  augment,
+  data,
+  methods,
+  networks,
+  phase,
+  training,
+  transfer,
+)
+from mnemonics_jax.evaluate import extract, head_predictions
 from mnemonics_jax.model import Model
 
 METHOD = methods.LUCIR()
@@ -204,3 +214,20 @@ def test_a_pool_too_small_is_refused():
 def test_augmentation_reaches_the_batches(start, trained):
   out = _fit(start, augment=augment.CropFlip(2))
   assert (_head(out)[2] != _head(trained)[2]).any()
+
+
+def test_bfloat16_learns_digits():
+  config, stream = build(
+    Settings(
+      "digits", "test", net="resnet8", augment="crop", memory="per_class:5",
+      batch_size=64, base_epochs=4, dtype="bfloat16",
+    ),
+    data.load("digits"),
+  )  # fmt: skip
+  first = stream[0]
+  variables = phase.train_model(phase.begin_run(0, config), first, config)
+  assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(variables))
+  logits = extract(config.model, config.method, variables, first.test_images)[1]
+  guesses = head_predictions(logits, first.new_classes)
+  # Five digits: chance is a fifth.
+  assert np.mean(guesses == first.test_labels) > 0.9

@@ -1,0 +1,174 @@
+"""Twenty-five phases: what is compiled when, and how long phases take.
+
+  python -m benchmarks.phases            # some minutes
+  python -m benchmarks.phases --quick    # five phases
+
+Digits have ten classes, too few for 25 phases. Here every fifth image of a digit
+makes a class of its own: 50 classes of about 29 images, 25 of them in phase 0 and
+one in each later phase. As classes they are nonsense, but the work of a phase is
+real: LUCIR, learned and adjusted exemplars, a fine-tune.
+
+The second table is how long a start takes until its first epoch has ended, and
+altogether, with an empty cache of compiled programs and with a full one.
+"""
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from absl import app, flags
+import jax
+import numpy as np
+
+from benchmarks import measure
+from experiments.settings import Settings, build
+from mnemonics_jax import data, phase
+from mnemonics_jax.data import Dataset
+
+_QUICK = flags.DEFINE_bool("quick", False, "Five phases.")
+_OUTPUT = flags.DEFINE_string(
+  "output", "benchmarks/results/phases.json", "Where the JSON goes."
+)
+_SPLIT = 5
+_ROOT = pathlib.Path(__file__).parents[1]
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+def main(_):
+  phases = 5 if _QUICK.value else 25
+  rows = run_phases(phases)
+  shown = [
+    {
+      "phase": row["phase"],
+      "classes": row["classes"],
+      "programs compiled": row["compiled"],
+      "compiling": f"{row['compile_seconds']:.1f} s",
+      "running": f"{row['seconds'] - row['compile_seconds']:.1f} s",
+    }
+    for row in rows
+  ]
+  print(f"{phases} phases\n\n{measure.table(shown)}\n", flush=True)
+  starts = start_up()
+  shown = [
+    {
+      "start": row["name"],
+      "first epoch": f"{row['first_epoch']:.1f} s",
+      "whole run": f"{row['seconds']:.1f} s",
+    }
+    for row in starts
+  ]
+  print(measure.table(shown))
+  output = pathlib.Path(_OUTPUT.value)
+  output.parent.mkdir(parents=True, exist_ok=True)
+  results = {
+    "date": datetime.date.today().isoformat(),
+    "machine": measure.machine(),
+    "jax": jax.__version__,
+    "phases": rows,
+    "start_up": starts,
+  }
+  output.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def run_phases(phases: int) -> list[dict[str, Any]]:
+  """Programs compiled and seconds spent in each phase."""
+  settings = Settings(
+    "digits",
+    "benchmark",
+    net="resnet8",
+    augment="crop",
+    memory="per_class:5",
+    base_classes=25,
+    phases=phases,
+    batch_size=64,
+    base_epochs=2,
+    epochs=2,
+    finetune="head",
+    finetune_epochs=2,
+    adjust=True,
+  )
+  config, stream = build(settings, pseudo_classes(data.load("digits")))
+  compiled: list[float] = []
+
+  def listen(name, seconds, **_):
+    if name == _COMPILED:
+      compiled.append(seconds)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  state, rows = phase.begin_run(0, config), []
+  for part in stream:
+    compiled.clear()
+    began = time.perf_counter()
+    state, result = phase.run_phase(state, part, config)
+    rows.append(
+      {
+        "phase": result.phase,
+        "classes": result.classes_seen,
+        "compiled": len(compiled),
+        "compile_seconds": sum(compiled),
+        "seconds": time.perf_counter() - began,
+      }
+    )
+  return rows
+
+
+def pseudo_classes(digits: Dataset) -> Dataset:
+  """Every fifth image of a class as a class of its own."""
+
+  def split(labels):
+    finer = np.zeros_like(labels)
+    for label in np.unique(labels):
+      own = np.flatnonzero(labels == label)
+      finer[own] = _SPLIT * label + np.arange(len(own)) % _SPLIT
+    return finer
+
+  # In one step: labels and names have to agree.
+  return dataclasses.replace(
+    digits,
+    train_labels=split(digits.train_labels),
+    test_labels=split(digits.test_labels),
+    class_names=tuple(
+      f"{name}, part {i}" for name in digits.class_names for i in range(_SPLIT)
+    ),
+  )
+
+
+def start_up() -> list[dict[str, Any]]:
+  """A short run of the command, with an empty cache and again."""
+  rows = []
+  with tempfile.TemporaryDirectory() as folder:
+    for name in ("empty cache", "full cache"):
+      began, first = time.perf_counter(), None
+      process = subprocess.Popen(
+        [
+          *(sys.executable, "-m", "experiments.digits", "--preset=smoke"),
+          *("--phases=1", f"--workdir={folder}/run", "--fresh"),
+        ],
+        cwd=_ROOT,
+        env=os.environ | {"XDG_CACHE_HOME": folder, "PYTHONPATH": str(_ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+      )
+      assert process.stdout is not None
+      text = []
+      for line in process.stdout:
+        text.append(line)
+        if first is None and "epoch 1/" in line:
+          first = time.perf_counter() - began
+      if process.wait() or first is None:
+        raise RuntimeError("".join(text))
+      seconds = time.perf_counter() - began
+      rows.append({"name": name, "first_epoch": first, "seconds": seconds})
+  return rows
+
+
+if __name__ == "__main__":
+  app.run(main)

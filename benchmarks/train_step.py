@@ -1,0 +1,180 @@
+"""What training steps cost, against PyTorch and plain `lax.conv`.
+
+  python -m benchmarks.train_step            # about ten minutes
+  python -m benchmarks.train_step --quick    # a minute, a small network
+
+ResNet-32, 128 CIFAR-shaped images, forward, backward and SGD update:
+
+- plain: cross-entropy;
+- phase: what a later phase does, with augmentation, teacher and distillation;
+- in_out, out: weight transfer over frozen kernels.
+
+Ours are the compiled steps of `training.fit`, on one device or on one virtual
+device per processor. The last table is the share of an epoch in which no
+compiled step runs.
+"""
+
+import contextlib
+import datetime
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import tempfile
+from typing import Any
+
+from absl import app, flags
+
+from benchmarks import measure
+from benchmarks.measure import Contestant
+
+_QUICK = flags.DEFINE_bool("quick", False, "ResNet-8, one minute.")
+_OUTPUT = flags.DEFINE_string(
+  "output", "benchmarks/results/train_step.json", "Where the JSON goes."
+)
+_KINDS = flags.DEFINE_list(
+  "kinds", ["plain", "phase", "in_out", "out"], "Steps to measure."
+)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Turns of each contestant.")
+_THREADS = flags.DEFINE_integer("threads", 2, "Processors a contestant uses.")
+
+_BATCH = 128
+# Multiply-adds of a forward pass of one image.
+_MACS = {"resnet32": 69.1e6, "resnet8": 12.4e6}
+# Passes as long as a forward pass: forward, inputs' gradient, kernels' gradient,
+# and the teacher's forward.
+_PASSES = {"plain": 3, "phase": 4, "in_out": 3, "out": 2}
+
+
+def main(_):
+  network = "resnet8" if _QUICK.value else "resnet32"
+  steps = 2 if _QUICK.value else 4
+  has_torch = importlib.util.find_spec("torch") is not None
+  if not has_torch:
+    print("PyTorch is not installed: pip install -e '.[bench]'\n")
+  packages = ["jax", "jaxlib", *(["torch"] if has_torch else [])]
+  results: dict[str, Any] = {
+    "date": datetime.date.today().isoformat(),
+    "machine": measure.machine() | {"threads": _THREADS.value},
+    "versions": {p: importlib.metadata.version(p) for p in packages},
+    "network": network,
+  }
+  output = pathlib.Path(_OUTPUT.value)
+  output.parent.mkdir(parents=True, exist_ok=True)
+
+  def part(name, title, rows):
+    results[name] = rows
+    print(
+      f"{title}\n\n{measure.table([_shown(r) for r in rows])}\n", flush=True
+    )
+    output.write_text(json.dumps(results, indent=2) + "\n")
+
+  results["peak_flops"] = peak = _peak(has_torch)
+  print(f"Matrix products: {peak / 1e9:.0f} GFLOP/s\n", flush=True)
+  with tempfile.TemporaryDirectory() as folder:
+    path = f"{folder}/problem.npz"
+    _contestant(
+      "jax_train:write", path=path, network=network, images=512
+    ).close()
+    for kind in _KINDS.value:
+      rows = _compare(path, network, kind, steps, has_torch, peak)
+      part(kind, f"{network}, {kind} step", rows)
+    long = f"{folder}/epoch.npz"
+    size = 2048 if _QUICK.value else 5000
+    _contestant(
+      "jax_train:write", path=long, network=network, images=size
+    ).close()
+    part("epoch", f"An epoch of {size} images", [_gaps(long, network)])
+
+
+def _contestant(factory, **kwargs):
+  return Contestant(f"benchmarks.{factory}", threads=_THREADS.value, **kwargs)
+
+
+def _peak(has_torch) -> float:
+  """The fastest matrix product of either library, in FLOP/s."""
+  size, repeats = 2048, 4
+  flops = 2 * size**3 * repeats
+  best = []
+  for library in ["jax_train", *(["torch_train"] if has_torch else [])]:
+    with _contestant(f"{library}:gemm", size=size, repeats=repeats) as c:
+      turns = [c.turn() for _ in range(_ROUNDS.value)]
+      best.append(flops / measure.best(turns).seconds)
+  return max(best)
+
+
+def _compare(path, network, kind, steps, has_torch, peak):
+  """A row for each contestant, with the best PyTorch as unit."""
+  ours = dict(path=path, network=network, kind=kind, steps=steps)
+  many = _THREADS.value
+  makers = {
+    "ours": lambda: _contestant("jax_train:train_steps", **ours),
+    f"ours, {many} virtual devices": lambda: _contestant(
+      "jax_train:train_steps", devices=many, **ours
+    ),
+    "flax, plain lax.conv": lambda: _contestant(
+      "jax_train:train_steps", plain_conv=True, **ours
+    ),
+  }
+  rivals = ["PyTorch", "PyTorch, channels last"] if has_torch else []
+  for name in rivals:
+    makers[name] = lambda name=name: _contestant(
+      "torch_train:train_steps", path=path, kind=kind, steps=steps,
+      channels_last="last" in name,
+    )  # fmt: skip
+  with contextlib.ExitStack() as stack:
+    contestants = {k: stack.enter_context(v()) for k, v in makers.items()}
+    first = {name: c.turn() and c.result() for name, c in contestants.items()}
+    samples = measure.take_turns(contestants, _ROUNDS.value)
+    facts = {name: c.facts for name, c in contestants.items()}
+  bests = {name: measure.best(turns) for name, turns in samples.items()}
+  unit = min((bests[name].seconds for name in rivals), default=None)
+  flops = 2 * _MACS[network] * _BATCH * _PASSES[kind] * steps
+  return [
+    {
+      "name": name,
+      "seconds": best.seconds / steps,
+      "images_per_second": _BATCH * steps / best.seconds,
+      "time": best.seconds / unit if unit else None,
+      "peak_share": flops / best.seconds / peak,
+      "first_loss": first[name] / steps,
+      "compile_seconds": facts[name].get("compile_seconds"),
+      "samples": samples[name],
+    }
+    for name, best in bests.items()
+  ]
+
+
+def _gaps(path, network) -> dict[str, Any]:
+  """The epoch with the smallest share of time between compiled steps."""
+  with _contestant("jax_train:epochs", path=path, network=network) as c:
+    turns = [c.turn() and c.result() for _ in range(_ROUNDS.value)]
+  wall, busy, calls = min(turns, key=lambda turn: 1 - turn[1] / turn[0])
+  return {"wall": wall, "busy": busy, "calls": calls, "gap": 1 - busy / wall}
+
+
+_SHOWN = {
+  "name": ("", "{}"),
+  "seconds": ("seconds", "{:.3f}"),
+  "images_per_second": ("images/s", "{:.0f}"),
+  "time": ("time", "{:.2f}×"),
+  "peak_share": ("of peak", "{:.0%}"),
+  "first_loss": ("first loss", "{:.4f}"),
+  "compile_seconds": ("compile", "{:.1f} s"),
+  "wall": ("epoch", "{:.1f} s"),
+  "busy": ("in steps", "{:.1f} s"),
+  "calls": ("calls", "{}"),
+  "gap": ("gap", "{:.2%}"),
+}
+
+
+def _shown(row):
+  return {
+    title: "" if row[key] is None else form.format(row[key])
+    for key, (title, form) in _SHOWN.items()
+    if key in row
+  }
+
+
+if __name__ == "__main__":
+  app.run(main)

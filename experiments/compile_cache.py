@@ -1,0 +1,39 @@
+"""Compiled programs kept on disk: a second start does not compile them again.
+
+They are kept in $JAX_COMPILATION_CACHE_DIR, or else with the user's caches.
+Without a directory that can be written, every start compiles.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+  """Keeps what is compiled in the meantime."""
+  import jax
+  from jax.experimental.compilation_cache import compilation_cache
+
+  directory = None if jax.config.jax_compilation_cache_dir else _directory()
+  if directory is None:
+    yield
+    return
+  jax.config.update("jax_compilation_cache_dir", str(directory))
+  try:
+    yield
+  finally:
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
+
+
+def _directory() -> Path | None:
+  """The user's own cache directory, if it can be written."""
+  home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+  path = Path(home) / "mnemonics_jax" / "xla"
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+  except OSError:
+    return None
+  return path if os.access(path, os.W_OK | os.X_OK) else None

@@ -1,0 +1,137 @@
+"""Where a run computes: on how many devices, in how many processes.
+
+Processes of one run execute the same command. The first one prints and writes;
+the others work in copies of its directories, which end with them.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from pathlib import Path
+import re
+import shutil
+import tempfile
+
+from absl import flags
+
+from experiments import compile_cache
+from experiments.settings import UserError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string(
+  "devices",
+  "all",
+  "Devices that share every batch: all, or a number of them.",
+)
+flags.DEFINE_string(
+  "coordinator",
+  None,
+  "For a run over several machines: host:port of the first process, or auto on"
+  " TPU pods and Slurm. Every process gets the same command.",
+)
+flags.DEFINE_integer(
+  "process_id",
+  None,
+  "Number of this process from 0, if not --coordinator=auto.",
+)
+flags.DEFINE_integer(
+  "num_processes", None, "Number of processes, if not --coordinator=auto."
+)
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[None]:
+  """Computes on what the flags say; processes but the first are silent."""
+  count = _count()
+  distributed = _connect()
+  # Imported here so that a mistake in the flags is answered at once.
+  import jax
+
+  from mnemonics_jax import devices
+
+  there = jax.device_count()
+  if count is not None and count > there:
+    raise UserError(
+      f"--devices={count} is more than the {there} of this machine"
+      f" ({jax.default_backend()}); leave it out to use all."
+    )
+  with contextlib.ExitStack() as stack:
+    if distributed and jax.process_index():
+      nowhere = stack.enter_context(open(os.devnull, "w"))
+      stack.enter_context(contextlib.redirect_stdout(nowhere))
+      stack.enter_context(contextlib.redirect_stderr(nowhere))
+    stack.enter_context(compile_cache.kept())
+    stack.enter_context(devices.use(count))
+    yield
+  if distributed:
+    jax.distributed.shutdown()
+
+
+def own(path: Path) -> Path:
+  """A directory that only this process writes: `path` itself, or a copy."""
+  if FLAGS.coordinator is None:
+    return path
+  import jax
+  from jax.experimental import multihost_utils
+
+  first = jax.process_index() == 0
+  mine = path if first else Path(tempfile.mkdtemp()) / path.name
+  if not first and path.exists():
+    shutil.copytree(path, mine)
+  multihost_utils.sync_global_devices(f"copied {path}")
+  return mine
+
+
+def _count() -> int | None:
+  """--devices as a number; None is all of them."""
+  value = FLAGS.devices
+  if value == "all":
+    return None
+  if not re.fullmatch(r"[0-9]+", value) or int(value) < 1:
+    raise UserError(
+      f"--devices={value} is neither all nor a whole number from 1."
+    )
+  if FLAGS.coordinator is not None:
+    raise UserError(
+      f"--devices={value} has no effect with --coordinator, under which every"
+      " process brings all its devices; leave it out."
+    )
+  return int(value)
+
+
+def _connect() -> bool:
+  """Joins the other processes; False if there are none."""
+  address, rank, size = FLAGS.coordinator, FLAGS.process_id, FLAGS.num_processes
+  given = {"process_id": rank, "num_processes": size}
+  if address in (None, "auto"):
+    for name, value in given.items():
+      if value is not None:
+        raise UserError(
+          f"--{name}={value} has no effect without --coordinator=host:port."
+        )
+    if address is None:
+      return False
+  elif not re.fullmatch(r"[^\s:]+:[0-9]{1,5}", address):
+    raise UserError(
+      f"--coordinator={address} is neither auto nor host:port; write"
+      " --coordinator=localhost:9876."
+    )
+  elif rank is None or size is None or not 0 <= rank < size:
+    raise UserError(
+      f"--coordinator={address} needs --num_processes=N and in each process"
+      " another --process_id, from 0 to N-1."
+    )
+  import jax
+
+  try:
+    if address == "auto":
+      jax.distributed.initialize()
+    else:
+      jax.distributed.initialize(address, size, rank)
+  except (RuntimeError, ValueError) as error:
+    raise UserError(
+      f"--coordinator={address}: the processes did not find each other"
+      f" ({error})."
+    ) from error
+  return True

@@ -1,0 +1,61 @@
+"""Programs are found again, and a missing cache stops nobody."""
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+import jax.numpy as jnp
+import pytest
+
+from experiments import compile_cache
+
+
+@pytest.fixture(autouse=True)
+def keep_all(monkeypatch):
+  """Even programs that compile in no time."""
+  monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+  name = "jax_persistent_cache_min_compile_time_secs"
+  before = jax.config.jax_persistent_cache_min_compile_time_secs
+  jax.config.update(name, 0.0)
+  yield
+  jax.config.update(name, before)
+
+
+def _compile():
+  """Events of compiling one program anew."""
+  events, listener = [], lambda name, **_: events.append(name)
+  jax.monitoring.register_event_listener(listener)
+  try:
+    with compile_cache.kept():
+      jax.clear_caches()
+      jax.jit(lambda x: jnp.sin(x) * 3)(jnp.ones(5)).block_until_ready()
+  finally:
+    jax.monitoring.unregister_event_listener(listener)
+  return events
+
+
+def test_the_second_start_finds_what_the_first_compiled(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  hit = "/jax/compilation_cache/cache_hits"
+  assert hit not in _compile()
+  assert any((tmp_path / "mnemonics_jax/xla").iterdir())
+  assert hit in _compile()
+  # Afterwards nothing is kept.
+  assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_directory_that_was_chosen_is_left_alone(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "unused"))
+  jax.config.update("jax_compilation_cache_dir", str(tmp_path / "chosen"))
+  try:
+    _compile()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "chosen")
+  finally:
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
+  assert not (tmp_path / "unused").exists()
+
+
+def test_without_a_place_everything_is_compiled(tmp_path, monkeypatch):
+  (tmp_path / "file").write_text("")
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+  _compile()
+  assert [path.name for path in tmp_path.iterdir()] == ["file"]
