@@ -109,9 +109,9 @@ def learn(
   seen: Bool[Array, " classes"],
   rows: int,
   data_rows: int,
-  journal: Journal,
-  entry: str,
-  callback: bilevel.Callback,
+  journal: Journal = Journal(),
+  entry: str = "exemplars",
+  callback: bilevel.Callback = lambda *_: None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Learns the exemplars of new classes on those classes' data (Eq. 8).
 
@@ -163,9 +163,9 @@ def adjust(
   level: Level,
   seen: Bool[Array, " classes"],
   rows: int,
-  journal: Journal,
-  entry: str,
-  callback: bilevel.Callback,
+  journal: Journal = Journal(),
+  entry: str = "adjust",
+  callback: bilevel.Callback = lambda *_: None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
   rows = devices.divisible(rows, parts=2)
