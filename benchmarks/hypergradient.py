@@ -156,6 +156,17 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
     )
     for remat in REMATS
   }
+  threads = _THREADS.value
+  if threads > 1:
+    # Programs of one thread each, instead of threads that share every operation.
+    makers |= {
+      f'ours, remat="{remat}", {threads} virtual devices': lambda remat=remat: (
+        _ours(
+          "meta_step", problem=problem, remat=remat, devices=threads, **common
+        )
+      )
+      for remat in ("none", "step")
+    }
   makers = {
     name: lambda name=name: _theirs(name, **common) for name in rivals
   } | makers

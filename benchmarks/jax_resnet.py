@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemonics_jax import bilevel, networks
+from mnemonics_jax import devices as devices_lib
 from mnemonics_jax.bilevel import BilevelConfig, Exemplars, Features
 from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.model import Model
@@ -140,12 +141,28 @@ def _name(path):
 
 
 def meta_step(
-  path: str, problem: dict, inner_steps: int, remat: str, double=False
+  path: str,
+  problem: dict,
+  inner_steps: int,
+  remat: str,
+  devices: int = 1,
+  double: bool = False,
 ):
-  """Validation loss after the base level, and its gradient in the pixels."""
+  """Validation loss after the base level, and its gradient in the pixels.
+
+  Several virtual devices share the exemplars and the validation images.
+  """
+  jax.config.update("jax_num_cpu_devices", devices)
   spec = Problem(**problem)
-  args = _read(path, spec, double)
-  return _compile(_program(spec, inner_steps, remat), *args)
+  step = _program(spec, inner_steps, remat)
+
+  def program(exemplars, variables, valid):
+    exemplars, valid = devices_lib.split((exemplars, valid))
+    return devices_lib.gather(step(exemplars, variables, valid))
+
+  with devices_lib.use(devices):
+    args = _read(path, spec, double)
+    return _compile(program, *args)
 
 
 def head_step(problem: dict, inner_steps: int, cached: int):

@@ -189,7 +189,8 @@ class Saver(Journal):
 
   def _save_if_due(self, stage, leaves):
     waited = time.monotonic() - self._saved
-    if waited < self._policy.every and not self._stop.asked:
+    due = waited >= self._policy.every or self._stop.asked is not None
+    if not devices.agree(due):
       return
     self._running = stage, _plain(leaves)
     parts = self._parts(self._phase)

@@ -24,9 +24,15 @@ _BLOCK = 256
 
 
 @functools.partial(jax.jit, static_argnames=("model", "method"))
-def _block(variables, images, *, model, method):
+def _forward(variables, images, *, model, method):
   outputs, _ = forward(model, method, variables, to_float(images))
   return devices.gather((outputs.features, outputs.logits))
+
+
+@functools.partial(jax.jit, static_argnames=("model", "method"))
+def _head(variables, features, *, model, method):
+  outputs = model.read_out(variables, features)
+  return devices.gather((method.logits(variables, outputs),))
 
 
 def extract(
@@ -36,16 +42,21 @@ def extract(
   images: UInt8[np.ndarray, "n h w c"],
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n classes"]]:
   """Features and logits of all images, in evaluation mode."""
+  compute = functools.partial(_forward, variables, model=model, method=method)
+  features, logits = _in_blocks(compute, images)
+  return features, logits
+
+
+def _in_blocks(compute, rows):
+  """What `compute` makes of all rows, a block at a time."""
   blocks, size = [], devices.divisible(_BLOCK)
-  for start in range(0, max(len(images), 1), size):
-    block = images[start : start + size]
-    padding = [(0, size - len(block))] + [(0, 0)] * 3
-    block = devices.put(np.pad(block, padding), rows=True)
-    blocks.append(_block(variables, block, model=model, method=method))
-  features, logits = (
-    np.concatenate(part) for part in zip(*blocks, strict=True)
-  )
-  return features[: len(images)], logits[: len(images)]
+  for start in range(0, max(len(rows), 1), size):
+    block = rows[start : start + size]
+    padding = [(0, size - len(block))] + [(0, 0)] * (rows.ndim - 1)
+    blocks.append(compute(devices.put(np.pad(block, padding), rows=True)))
+  return [
+    np.concatenate(part)[: len(rows)] for part in zip(*blocks, strict=True)
+  ]
 
 
 def _normalize(x):
@@ -111,11 +122,28 @@ def evaluate(
   test: tuple[np.ndarray, np.ndarray],
   exemplars: tuple[np.ndarray, np.ndarray],
   seen: int,
+  same_backbone: Evaluation | None = None,
 ) -> Evaluation:
-  """Both read-outs over the test images of seen classes."""
+  """Both read-outs over the test images of seen classes.
+
+  Args:
+    model: network and head.
+    method: whose logits are read out.
+    variables: Θ.
+    test: images and labels.
+    exemplars: images and labels of the memory.
+    seen: number of classes seen.
+    same_backbone: what a model that differs only in its head has given for the
+      same images; they need not pass the network again.
+  """
   images, labels = test
-  features, logits = extract(model, method, variables, images)
-  exemplar_features, _ = extract(model, method, variables, exemplars[0])
+  if same_backbone is None:
+    features, logits = extract(model, method, variables, images)
+    exemplar_features, _ = extract(model, method, variables, exemplars[0])
+  else:
+    _, features, exemplar_features = same_backbone
+    compute = functools.partial(_head, variables, model=model, method=method)
+    (logits,) = _in_blocks(compute, features)
   guesses = {
     "head": head_predictions(logits, seen),
     "nme": nme_predictions(features, exemplar_features, exemplars[1], seen),

@@ -168,6 +168,9 @@ def adjust(
   callback: bilevel.Callback = lambda *_: None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
+  if len(labels) < 2:  # A chunk of one has no other half.
+    nothing = np.zeros(2 * level.config.epochs)
+    return images, bilevel.History(*[nothing] * len(bilevel.History._fields))
   rows = devices.divisible(rows, parts=2)
   exemplars = _exemplars(images, labels, rows)
   loop = functools.partial(

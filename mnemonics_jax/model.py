@@ -58,5 +58,11 @@ class Model:
   ) -> tuple[Outputs, PyTree]:
     """Outputs and the batch statistics after this batch."""
     features, batch_stats = self.features(variables, images, train)
+    return self.read_out(variables, features), batch_stats
+
+  def read_out(
+    self, variables: Variables, features: Float[Array, "n d"]
+  ) -> Outputs:
+    """What the head makes of features."""
     scores = self.head.scores(variables["params"]["head"], features)
-    return Outputs(features, *scores), batch_stats
+    return Outputs(features, *scores)

@@ -6,6 +6,7 @@ whoever calls it saves the state and writes down the result.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -224,7 +225,9 @@ def run_phase(
   begin("evaluate")
   exemplars = memory_lib.flat(memory)
   test = (data.test_images, data.test_labels)
-  measure = lambda v: evaluate(model, method, v, test, exemplars, n_seen)
+  measure = functools.partial(
+    evaluate, model, method, test=test, exemplars=exemplars, seen=n_seen
+  )
   trained_test = final_test = measure(variables)
 
   # 5. Fine-tune on the memory, in which all classes count alike.
@@ -247,7 +250,10 @@ def run_phase(
       journal=journal,
     )
     begin("evaluate")
-    final_test = measure(variables)
+    only_head = config.finetune == "head"
+    final_test = measure(
+      variables, same_backbone=trained_test if only_head else None
+    )
 
   # 6. Hand over.
   result = PhaseResult(
@@ -296,8 +302,11 @@ def train_model(
   variables, teacher, scope = state.variables, None, "all"
   if incremental:
     teacher = variables
-    features, _ = extract(model, method, teacher, data.images)
-    means = class_means(features, data.labels, model.classes)
+
+    def means():
+      features, _ = extract(model, method, teacher, data.images)
+      return class_means(features, data.labels, model.classes)
+
     variables = method.begin_phase(variables, means, classes)
   if incremental and config.transfer != "none":
     backbone = variables["params"]["backbone"]

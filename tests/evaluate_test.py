@@ -52,3 +52,19 @@ def test_extract_pads_the_last_block_without_a_trace(monkeypatch):
   outputs, _ = model.apply(variables, images.astype(np.float32) / 255)
   np.testing.assert_allclose(features, outputs.features, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(logits, outputs.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_a_new_head_needs_no_second_pass(monkeypatch):
+  network = networks.resnet8(width=4, image_shape=(8, 8, 3))
+  model, method = Model(network, LinearHead(), 3), methods.LwF()
+  before, after = (model.init(jax.random.key(seed)) for seed in (0, 1))
+  after["params"]["backbone"] = before["params"]["backbone"]
+  images = np.random.default_rng(0).integers(0, 256, (9, 8, 8, 3), np.uint8)
+  labels = np.arange(9) % 3
+  rest = (images, labels), (images[:3], labels[:3]), 3
+  first = evaluate.evaluate(model, method, before, *rest)
+  whole = evaluate.evaluate(model, method, after, *rest)
+  assert (first.confusion["head"] != whole.confusion["head"]).any()
+  monkeypatch.setattr(evaluate, "extract", None)
+  again = evaluate.evaluate(model, method, after, *rest, first)
+  jax.tree.map(np.testing.assert_array_equal, again, whole)

@@ -107,7 +107,7 @@ def test_lucir_imprints_new_rows_and_holds_old_ones():
   head = {"weight": jnp.eye(4, 3), "sigma": jnp.float32(1.0)}
   variables = {"params": {"head": head}}
   means = jnp.zeros((4, 3)).at[2].set(jnp.array([0.0, 3.0, 4.0]))
-  out = methods.LUCIR().begin_phase(variables, means, CLASSES)
+  out = methods.LUCIR().begin_phase(variables, lambda: means, CLASSES)
   weight = out["params"]["head"]["weight"]
   np.testing.assert_allclose(weight[2], [0.0, 0.6, 0.8], rtol=1e-6)
   np.testing.assert_array_equal(weight[:2], head["weight"][:2])

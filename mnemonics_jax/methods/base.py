@@ -5,6 +5,7 @@ it are reused, with its hyper-parameters as fields. The defaults below are the
 plain choices; a method overrides what makes it itself.
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import ClassVar, NamedTuple
 
@@ -60,10 +61,10 @@ class Method:
   def begin_phase(
     self,
     variables: Variables,
-    means: Float[np.ndarray, "classes d"],
+    means: Callable[[], Float[np.ndarray, "classes d"]],
     classes: Classes,
   ) -> Variables:
-    """Prepares Θ for new classes, given their mean normalised features."""
+    """Prepares Θ for new classes; `means` gives their mean normalised features."""
     del means, classes
     return variables
 

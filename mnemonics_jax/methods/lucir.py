@@ -30,7 +30,9 @@ class LUCIR(Method):
 
   def begin_phase(self, variables, means, classes):
     params = variables["params"]
-    head = imprint(params["head"], jnp.asarray(means), classes.old, classes.new)
+    head = imprint(
+      params["head"], jnp.asarray(means()), classes.old, classes.new
+    )
     return variables | {"params": params | {"head": head}}
 
   def trainable_rows(self, classes):
