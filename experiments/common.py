@@ -5,6 +5,7 @@ A flag that is not given takes the value of the preset.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import errno
 import logging
 import os
 from pathlib import Path
@@ -191,7 +192,10 @@ flags.DEFINE_string(
   " settings; running the same command again uses what has finished there.",
 )
 flags.DEFINE_bool(
-  "fresh", False, "Start over in a new directory; the old one stays."
+  "fresh",
+  False,
+  "Start over in a new directory; the old one stays. To"
+  " continue what it has begun, name the new one with --workdir instead.",
 )
 flags.DEFINE_float(
   "checkpoint_every",
@@ -379,8 +383,24 @@ def run_main(
     except Stopped as stopped:
       print(stopped, file=sys.stderr)
       sys.exit(stopped.code)
+    except KeyboardInterrupt:
+      print("\nStopped.", file=sys.stderr)
+      sys.exit(130)
+    except OSError as error:
+      if error.errno not in _DISK_TROUBLE:
+        raise
+      _refuse(
+        f"{error.filename or 'A file'} cannot be written ({error.strerror})."
+        " What is saved is safe; make room and repeat the command to continue."
+      )
 
   app.run(guarded, flags_parser=parse)
+
+
+_DISK_TROUBLE = (
+  errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES,
+  errno.EPERM, errno.ESTALE, errno.ENOTCONN,
+)  # fmt: skip
 
 
 def _explain(error):

@@ -1,12 +1,11 @@
 """Runs an experiment: every seed, every phase, and what is written of them."""
 
-import contextlib
-import errno
 import functools
 import os
 from pathlib import Path
 import time
 from typing import Any
+import zlib
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def run(
     UserError: what is asked for cannot be done, or training diverged.
   """
   config, stream = build(settings, dataset)
-  workdir_lib.claim(workdir, settings)
+  workdir_lib.claim(workdir, settings, _checksum(dataset))
   print(plan.describe(settings, config, stream, workdir), flush=True)
   for note in filter(None, [*dataset.notes, plan.memory_note(config, stream)]):
     print(f"Note: {note}", flush=True)
@@ -57,7 +56,6 @@ def run(
     train = functools.partial(base_models_lib.train, base_models)
   stop = Stop()
   with (
-    _disk_trouble(workdir),
     workdir_lib.locked(workdir),
     stop.listening(f"What is saved in {workdir} is safe. {CONTINUE}"),
     report.MetricsLog(workdir, tensorboard=tensorboard) as log,
@@ -78,7 +76,9 @@ def run(
         records = _run_seed(seed, config, stream, log, saver, notify, train)
         record = results_lib.run_record(seed, records)
         workdir_lib.write_json(_result(workdir, seed), record)
-    return _write_results(workdir, settings, config, stream)
+    results = _write_results(workdir, settings, config, stream)
+    stop.obey()
+    return results
 
 
 def _run_seed(seed, config, stream, log, saver, notify, train):
@@ -105,23 +105,17 @@ def _run_seed(seed, config, stream, log, saver, notify, train):
   return records
 
 
-@contextlib.contextmanager
-def _disk_trouble(workdir):
-  """Explains that a file cannot be written."""
-  try:
-    yield
-  except OSError as error:
-    if error.errno not in _DISK_TROUBLE:
-      raise
-    raise UserError(
-      f"--workdir={workdir} cannot be written ({error.strerror}). What is saved"
-      " there is safe; make room and repeat the command to continue."
-    ) from error
-
-
-_DISK_TROUBLE = (
-  errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES,
-)  # fmt: skip
+def _checksum(dataset):
+  """A number that changes with the data."""
+  arrays = (
+    dataset.train_images, dataset.train_labels,
+    dataset.test_images, dataset.test_labels,
+  )  # fmt: skip
+  return functools.reduce(
+    lambda crc, array: zlib.crc32(np.ascontiguousarray(array).data, crc),
+    arrays,
+    0,
+  )
 
 
 def _write_results(workdir, settings, config, stream):
@@ -212,7 +206,10 @@ def _save_arrays(
     arrays[f"features/{name}_labels"] = labels[rows]
   path = directory / f"phase_{result.phase:02d}.npz"
   draft = path.with_name(f"draft_{path.name}")
-  np.savez_compressed(draft, **arrays)
+  with draft.open("wb") as file:
+    np.savez_compressed(file, **arrays)
+    file.flush()
+    os.fsync(file.fileno())
   os.replace(draft, path)
 
 

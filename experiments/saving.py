@@ -112,7 +112,8 @@ class Saver(Journal):
   @property
   def newest(self) -> str:
     """The last checkpoint, for a message."""
-    names = self._phases() + self._parts(self._phase)
+    parts = self._parts(self._phase) or self._parts(self._phase - 1)
+    names = self._phases() + parts
     return str(self.directory / names[-1]) if names else "none yet"
 
   def restore(
@@ -133,7 +134,14 @@ class Saver(Journal):
       state = _unpack(begin, tree, info)
       records, log_size = info["records"], info["log"]
     self._begin_phase(state.phase)
-    if found := self._newest_good(self._parts(state.phase), damaged):
+    self._prune()  # Parts of a later phase rest on what is no longer there.
+    found = self._newest_good(self._parts(state.phase), damaged)
+    if found and found[1]["devices"] != devices.count():
+      self._say(
+        f"The checkpoint within phase {state.phase} was made on"
+        f" {found[1]['devices']} devices; the phase begins again."
+      )
+    elif found:
       tree, info = found
       leaves = tree.get("running", {})
       self._finished = tree.get("finished", {})
@@ -192,10 +200,10 @@ class Saver(Journal):
     due = waited >= self._policy.every or self._stop.asked is not None
     if not devices.agree(due):
       return
-    self._running = stage, _plain(leaves)
+    self._running = stage, []
     parts = self._parts(self._phase)
     number = int(parts[-1].rpartition("_")[2]) + 1 if parts else 0
-    tree = {"running": {f"{i:05d}": x for i, x in enumerate(self._running[1])}}
+    tree = {"running": {f"{i:05d}": x for i, x in enumerate(_plain(leaves))}}
     tree["finished"] = self._finished
     self._save(
       f"phase_{self._phase:02d}_part_{number:03d}",
@@ -223,7 +231,11 @@ class Saver(Journal):
 
   def _save(self, name, tree, info, where):
     began = time.monotonic()
-    info = info | {"phase": self._phase, "log": self._log.size}
+    info = info | {
+      "phase": self._phase,
+      "log": self._log.sync(),
+      "devices": devices.count(),
+    }
     try:
       size = checkpoint.save(self.directory / name, tree, info)
     except OSError as error:

@@ -230,7 +230,7 @@ def fill(request: Request, dataset: "Dataset", **options: Any) -> "Sheet":
       base_models = request.root / "base_models"
       run(settings, dataset, workdir, base_models=base_models, **options)
       cell = table_cells.finished(cell, _finished_run(workdir))
-    except Stopped:
+    except (Stopped, OSError):  # Neither would spare the next cell.
       raise
     except workdir_lib.BusyError as error:
       print(f"Left to another command: {error}", flush=True)
@@ -245,6 +245,11 @@ def fill(request: Request, dataset: "Dataset", **options: Any) -> "Sheet":
     draw = time.monotonic() - drawn > 60
     _write(request, cells, draw=draw)
     drawn = time.monotonic() if draw else drawn
+  for _, _, workdir, cell in todo:  # Another command may have ended some.
+    if cells[table_cells.key(cell)]["status"] == "pending":
+      done = _finished_run(workdir)
+      if done is not None:
+        cells[table_cells.key(cell)] = table_cells.finished(cell, done)
   return _write(request, cells, draw=True)
 
 
@@ -302,7 +307,12 @@ def _write(
     return workdir_lib.default(settings).name == cell["workdir"]
 
   theirs = {k: c for k, c in old.get("cells", {}).items() if valid(c)}
-  every = {**theirs, **cells}
+  news = {
+    name: cell
+    for name, cell in cells.items()
+    if cell["status"] != "pending" or name not in theirs
+  }
+  every = {**theirs, **news}
   sheet = table_cells.Sheet(
     table=request.table,
     dataset=request.dataset,

@@ -52,16 +52,21 @@ def fresh(workdir: Path) -> Path:
   return candidate
 
 
-def claim(workdir: Path, settings: Settings) -> None:
+def claim(workdir: Path, settings: Settings, data: int) -> None:
   """Makes `workdir` this configuration's own, or refuses.
 
   An existing directory is only entered if it is empty or holds a
   `config.json` with the same settings; nothing in another one is touched.
+
+  Args:
+    workdir: the directory.
+    settings: the configuration.
+    data: a checksum of the data it is run on.
   """
   path = workdir / "config.json"
   if path.exists():
-    theirs = read_json(path).get("settings", {})
-    ours = _plain(settings)
+    claimed = read_json(path)
+    theirs, ours = claimed.get("settings", {}), _plain(settings)
     changes = ", ".join(
       f"{name} ({theirs.get(name)} there, {ours.get(name)} now)"
       for name in sorted(theirs.keys() | ours.keys())
@@ -72,9 +77,18 @@ def claim(workdir: Path, settings: Settings) -> None:
         f"--workdir={workdir} belongs to a run with other settings: {changes}."
         " Choose another --workdir or add --fresh."
       )
+    if claimed.get("data", data) != data:
+      raise UserError(
+        f"--workdir={workdir} belongs to a run on other data, though of the same"
+        " name. Choose another --workdir or add --fresh."
+      )
     return
   try:
-    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+    # A kill may have left the draft of config.json.
+    draft = _draft(path).name
+    if workdir.exists() and (
+      not workdir.is_dir() or any(p.name != draft for p in workdir.iterdir())
+    ):
       raise UserError(
         f"--workdir={workdir} exists and is not a run of this program; choose"
         " an empty or new directory."
@@ -85,6 +99,7 @@ def claim(workdir: Path, settings: Settings) -> None:
       {
         "command": shlex.join(["python", "-m", *_command()]),
         "settings": _plain(settings),
+        "data": data,
         "environment": _environment(),
       },
     )
@@ -136,7 +151,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: Any) -> None:
   """Replaces `path` in one step: a reader sees the old or the new file."""
-  temporary = path.with_name(path.name + ".tmp")
+  temporary = _draft(path)
   with temporary.open("w") as file:
     file.write(json.dumps(value, indent=1) + "\n")
     file.flush()
@@ -146,6 +161,10 @@ def write_json(path: Path, value: Any) -> None:
 
 # Settings that earlier versions did not have, with what they did.
 _NEWER = {"dtype": "float32", "exemplar_chunk": None}
+
+
+def _draft(path):
+  return path.with_name(path.name + ".tmp")
 
 
 def _plain(settings):

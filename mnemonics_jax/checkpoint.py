@@ -87,7 +87,10 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
     info = json.loads((path / "info.json").read_bytes())
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
-  return _read_arrays(path / "arrays"), info
+  try:
+    return _read_arrays(path / "arrays"), info
+  except Exception as error:  # Whole, but not for this version of Orbax.
+    raise Damaged(path, error) from error
 
 
 def _write_arrays(path, tree):

@@ -1,6 +1,7 @@
 """The command line, run as a user runs it."""
 
 import json
+import os
 from pathlib import Path
 import re
 import subprocess
@@ -21,7 +22,7 @@ def _call(name, *flags, cwd):
     [sys.executable, "-m", f"experiments.{name}", *map(str, flags)],
     cwd=cwd,
     env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), "JAX_PLATFORMS": "cpu",
-         "PYTHONPATH": str(ROOT)},
+         "PYTHONPATH": str(ROOT), "XLA_FLAGS": os.environ["XLA_FLAGS"]},
     capture_output=True,
     text=True,
     timeout=600,

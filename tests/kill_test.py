@@ -58,19 +58,25 @@ class Killer:
       assert process.returncode == 0, output
     return interrupted.files(self.workdir)
 
-  def end_once(self, ending: str) -> None:
-    """Starts the run and ends it; if it ends by itself, begins another one."""
+  def end_once(self, ending: str, whole: dict[str, object]) -> None:
+    """Starts the run and ends it; one that was faster must have left `whole`."""
     with self.start() as process:
       if ending == "start":
         time.sleep(self._rng.uniform(0, 3))
       else:
-        # Few lines, so that a run survives many of these.
-        for _ in range(self._rng.randint(1, 4)):
+        # Training has begun with the first checkpoint. Few lines from there, so
+        # that a run survives many of these.
+        for line in process.stdout:
+          if line.startswith(("Checkpoint", "Continuing")):
+            break
+        for _ in range(self._rng.randint(0, 3)):
           process.stdout.readline()
         time.sleep(self._rng.uniform(0, 0.3))
       if ending == "write":
         self._wait_for_a_write(process)
       if process.poll() is not None:
+        assert process.returncode == 0, process.stdout.read()
+        self.check(whole)
         self.workdir = self.workdir.with_name(f"{self.workdir.name}+")
         return
       ask = self._rng.choice([signal.SIGTERM, signal.SIGINT])
@@ -86,6 +92,17 @@ class Killer:
     for line in lines[:-1]:  # The last may be cut; opening the log drops it.
       json.loads(line)
 
+  def check(self, whole: dict[str, object]) -> None:
+    """The run has left what it should, and every epoch once in the log."""
+    assert interrupted.files(self.workdir) == whole
+    log = (self.workdir / "metrics.jsonl").read_text().splitlines()
+    epochs = [
+      (record["phase"], record["stage"], record["epoch"])
+      for record in map(json.loads, log)
+      if record["kind"] == "epoch"
+    ]
+    assert len(epochs) == len(set(epochs)) == 3 + 3 + 1 + 1 + 2 + 2 + 2
+
   def _wait_for_a_write(self, process):
     drafts = (self.workdir / "seed_0" / "checkpoints").glob
     while process.poll() is None and not any(drafts("*.partial-*/*")):
@@ -98,15 +115,10 @@ def _kill(times, home):
   killer.workdir = home / "killed"
   kinds = ["anywhere", "write", "anywhere", "write", "start", "asked"]
   while sum(killer.endings.values()) < times:
-    killer.end_once(kinds[sum(killer.endings.values()) % len(kinds)])
-  assert killer.finish() == whole
-  log = (killer.workdir / "metrics.jsonl").read_text().splitlines()
-  epochs = [
-    (record["phase"], record["stage"], record["epoch"])
-    for record in map(json.loads, log)
-    if record["kind"] == "epoch"
-  ]
-  assert len(epochs) == len(set(epochs)) == 3 + 3 + 1 + 1 + 2 + 2 + 2
+    kind = kinds[sum(killer.endings.values()) % len(kinds)]
+    killer.end_once(kind, whole)
+  killer.finish()
+  killer.check(whole)
   print(killer.endings)
 
 

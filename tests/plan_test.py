@@ -5,6 +5,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import pytest
 import tiny
 
 from experiments import plan
@@ -20,6 +21,7 @@ CONFIG, STREAM = build(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_quick_estimate_is_near_the_compiled_one():
   level = plan.exemplar_level(CONFIG)
   config = dataclasses.replace(level.config, inner_steps=3, augment=None)

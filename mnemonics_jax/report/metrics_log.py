@@ -1,6 +1,7 @@
 """metrics.jsonl: one JSON object per line, whatever kills the run."""
 
 from collections.abc import Iterator, Mapping
+import contextlib
 import errno
 import json
 import math
@@ -40,18 +41,23 @@ class MetricsLog:
   def __exit__(self, *_: object) -> None:
     if self._file:
       self._file.close()
-    if self._writer:
-      self._writer.close()
+    if mirror := self._mirror:
+      with contextlib.suppress(OSError):  # Events are only a copy.
+        mirror.close()
     self._file = self._writer = None
 
+  def sync(self) -> int:
+    """Asks the disk to hold all records; returns the length of the file."""
+    os.fsync(self._open.fileno())
+    return self._size
+
   @property
-  def size(self) -> int:
-    """Length of the file in bytes; what is written later lies beyond it."""
+  def _size(self):
     return self._open.seek(0, os.SEEK_END)
 
   def truncate(self, size: int) -> None:
     """Forgets what was written after the file had this size."""
-    if size < self.size:
+    if size < self._size:
       self._open.truncate(size)
 
   def start_of(self, seed: int) -> int:
@@ -59,8 +65,9 @@ class MetricsLog:
     self._open.seek(0)
     size = 0
     for line in self._open.read().splitlines(keepends=True):
-      if json.loads(line).get("seed") == seed:
-        break
+      with contextlib.suppress(ValueError):
+        if json.loads(line).get("seed") == seed:
+          break
       size += len(line)
     return size
 
@@ -70,19 +77,30 @@ class MetricsLog:
       raise ValueError("MetricsLog is closed: write inside its with block")
     return self._file
 
+  @property
+  def _mirror(self) -> Any:
+    """TensorBoard's writer while its thread lives.
+
+    A full disk ends the thread; what it is sent would wait for ever.
+    """
+    writer: Any = self._writer
+    if writer and writer.file_writer.event_writer._worker.is_alive():
+      return writer
+    return None
+
   def write(self, record: Mapping[str, Any]) -> None:
     """Appends one record; numbers that are not finite become null."""
     file = self._open
     line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False)
     line = line.encode("utf-8", "backslashreplace") + b"\n"
-    end = self.size
+    end = self._size
     if file.write(line) != len(line):
       file.truncate(end)
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
-    if self._writer:
+    if mirror := self._mirror:
       step = record.get("epoch", record.get("phase", 0))
       for tag, value in _scalars(record):
-        self._writer.add_scalar(tag, value, step)
+        mirror.add_scalar(tag, value, step)
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
