@@ -260,7 +260,7 @@ def test_bic_never_trains_on_what_it_calibrates_with(monkeypatch):
   pools.clear(), held.clear()
   phase.run_phase(state, stream[1], config)
   as_rows = lambda images: {image.tobytes() for image in images}
-  validation = held[1]  # After the new images for imprinting.
+  validation = held[0]
   assert len(validation) == 4  # One of each old class and one new image.
   assert not as_rows(pools[0]) & as_rows(validation)
   assert len(pools[0]) + len(validation) == 12 + 9
