@@ -91,8 +91,11 @@ def _run_seed(seed, config, stream, log, saver, notify, train):
         state, stream[number], config, notify, saver, train
       )
     except FloatingPointError as error:
+      stage = saver.clock.stage
+      learned = stage in ("exemplars", "adjust")
       raise UserError(
-        f"Seed {seed}, phase {state.phase}, stage {saver.clock.stage}: {error}"
+        f"Seed {seed}, phase {state.phase}, stage {stage}: {error}"
+        f"{' --recipe=tuned --scope=head is the safest.' if learned else ''}"
         f" The last good checkpoint is {saver.newest}."
       ) from error
     record = results_lib.phase_record(result, stream.classes_per_phase)

@@ -197,8 +197,8 @@ class Saver(Journal):
 
   def _save_if_due(self, stage, leaves):
     waited = time.monotonic() - self._saved
-    due = waited >= self._policy.every or self._stop.asked is not None
-    if not devices.agree(due):
+    due = devices.agree(waited >= self._policy.every)
+    if not due and not self._stop.agreed():
       return
     self._running = stage, []
     parts = self._parts(self._phase)

@@ -33,16 +33,26 @@ class Stop:
   """Whether somebody has asked the run to end.
 
   Attributes:
-    asked: the signal that did, or None.
+    asked: the signal that this process got, or None.
   """
 
   def __init__(self):
     self.asked: signal.Signals | None = None
 
+  def agreed(self) -> int:
+    """The signal that some process of the run has got, or 0.
+
+    All processes have to call this at the same place.
+    """
+    # Imported here so that a mistake in the flags is answered at once.
+    from mnemonics_jax import devices
+
+    return devices.agree(self.asked or 0)
+
   def obey(self) -> None:
-    """Raises `Stopped` if somebody has asked."""
-    if self.asked is not None:
-      raise Stopped(_CODES[self.asked])
+    """Raises `Stopped` if somebody has asked; see `agreed`."""
+    if asked := self.agreed():
+      raise Stopped(_CODES[signal.Signals(asked)])
 
   @contextlib.contextmanager
   def listening(self, message: str) -> Iterator[None]:

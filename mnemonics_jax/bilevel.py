@@ -31,9 +31,8 @@ import time
 from typing import Any, NamedTuple
 
 import jax
-from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 import numpy as np
 import optax
 
@@ -55,10 +54,16 @@ from mnemonics_jax.bilevel_data import (
   from_uint8,
   masked,
   peek,
-  shuffle,
   stack,
-  take,
   to_uint8,
+)
+from mnemonics_jax.bilevel_meta import (
+  BilevelState,
+  embed_all,
+  init_state,
+  measure,
+  meta_steps,
+  no_sums,
 )
 from mnemonics_jax.bilevel_unroll import (
   check,
@@ -66,7 +71,7 @@ from mnemonics_jax.bilevel_unroll import (
   imprint,
   unroll,
 )
-from mnemonics_jax.types import Batch, Exemplars, PyTree, Variables
+from mnemonics_jax.types import Batch, Exemplars, Variables
 
 __all__ = [
   "Batch",
@@ -92,29 +97,8 @@ __all__ = [
   "unroll",
 ]
 
-_CHUNK = 256  # images that pass the frozen backbone at once
 # Long epochs return to the host about this often.
 _SECONDS_PER_CALL = 1.0
-
-
-class BilevelState(NamedTuple):
-  """Where the meta loop is: save it, pass it back, continue bit for bit.
-
-  Attributes:
-    images: the exemplars as they are.
-    initial: the exemplars as they were, the centre of the trust region.
-    opt_state: state of the outer optimiser.
-    step: meta steps done.
-    key: root of all randomness; each step folds its number into it.
-    sums: what the steps of the running epoch have measured so far.
-  """
-
-  images: Float[Array, "n h w c"]
-  initial: Float[Array, "n h w c"]
-  opt_state: PyTree
-  step: Int[Array, ""]
-  key: Array
-  sums: dict[str, Float[Array, ""]]
 
 
 class History(NamedTuple):
@@ -159,25 +143,6 @@ Callback = Callable[[int, Any, dict[str, float]], None]
 
 StepCallback = Callable[[Any], None]
 """Called with the state about once a second within an epoch."""
-
-
-def init_state(
-  key: Array,
-  exemplars: Exemplars,
-  config: BilevelConfig = DEFAULT,
-  outer_tx: optax.GradientTransformation | None = None,
-) -> BilevelState:
-  """The state before the first meta step."""
-  # The length of an epoch enters the learning rate, not the optimiser's state.
-  tx = outer_tx or _outer_tx(config, steps=1)
-  images = jnp.asarray(exemplars.images)
-  return BilevelState(
-    images, images, tx.init(images), jnp.int32(0), key, _no_sums()
-  )
-
-
-def _no_sums():
-  return {"loss": jnp.float32(0), "clipped": jnp.float32(0)}
 
 
 def optimize_exemplars(
@@ -240,7 +205,7 @@ def optimize_exemplars(
   one_backbone = config.batch_norm == "frozen" and starts is None
   cacheable = config.on_features and one_backbone and stream is None
   if cacheable and isinstance(valid, Exemplars):
-    valid = Features(_embed(variables, valid.images, **model), *valid[1:])
+    valid = Features(embed_all(variables, valid.images, **model), *valid[1:])
 
   size = min(config.batch_size or 1, len(valid.labels))
   steps = config.steps_per_epoch or -(-len(valid.labels) // size)
@@ -251,9 +216,9 @@ def optimize_exemplars(
       f"state holds images {state.images.shape}, exemplars "
       f"{exemplars.images.shape}: they do not belong to the same run."
     )
-  reference = _embed(variables, state.initial, **model)
-  meta_steps = functools.partial(
-    _meta_steps,
+  reference = embed_all(variables, state.initial, **model)
+  advance = functools.partial(
+    meta_steps,
     outer_tx=outer_tx,
     steps=steps,
     size=None if stream is not None else size,
@@ -268,15 +233,15 @@ def optimize_exemplars(
     if stream is not None:
       valid = stack(itertools.islice(stream, steps), steps)
     began = time.perf_counter()
-    now, finite = meta_steps(
+    now, finite = advance(
       now, stop - first, real, variables, starts, valid, active, inner_data
     )
     if not finite:
       raise FloatingPointError(
         f"Learning exemplars diverged in epoch {epoch}, steps {first} to {stop}"
-        f" (meta loss {float(now.sums['loss']) / stop:g}). A smaller inner_lr"
-        " or fewer inner_steps usually help; Adam as inner optimiser needs"
-        " eps_root > 0."
+        f" (meta loss {float(now.sums['loss']) / stop:g}). A smaller inner_lr,"
+        " fewer inner_steps or a smaller scale σ of the head usually help; Adam"
+        " as inner optimiser needs eps_root > 0."
       )
     if stream is None:
       seconds = time.perf_counter() - began
@@ -286,9 +251,9 @@ def optimize_exemplars(
       if step_callback is not None:
         step_callback(now)
       continue
-    row = _measure(now, real, variables, reference, steps, **model)
+    row = measure(now, real, variables, reference, steps, **model)
     rows.append({name: float(value) for name, value in row.items()})
-    now = now._replace(sums=_no_sums())
+    now = now._replace(sums=no_sums())
     if callback is not None:
       callback(epoch, now, rows[-1])
   history = History(
@@ -382,148 +347,3 @@ def adjust_exemplars(
   history = History(*map(np.concatenate, zip(*histories, strict=True)))
   adjusted = exemplars._replace(images=jnp.asarray(images))
   return BilevelResult(adjusted, history, (*states,))
-
-
-@functools.partial(
-  jax.jit, static_argnames=("apply_fn", "config", "outer_tx", "steps", "size")
-)
-def _meta_steps(
-  state, count, exemplars, variables, starts, valid, active, inner_data,
-  *, apply_fn, config, outer_tx, steps, size,
-):  # fmt: skip
-  """`count` of an epoch's `steps`, and whether all that they gave is finite.
-
-  Batches have `size` images; None means that `valid` holds one batch per step.
-  Devices share the rows of the exemplars and of each batch.
-  """
-  state, exemplars = _split(state), devices.split(exemplars)
-  tx = outer_tx or _outer_tx(config, steps)
-  images_mask = _like(exemplars.mask, state.images)
-  reach = 1.0 if config.max_change is None else config.max_change / 255
-  low = jnp.maximum(state.initial - reach, 0)
-  high = jnp.minimum(state.initial + reach, 1)
-  order_key, step_key = jax.random.split(state.key)
-  if size is not None:
-    epoch_start = state.step - state.step % steps
-    order = shuffle(jax.random.fold_in(order_key, epoch_start), valid.mask)
-
-  def meta_step(_, state):
-    t = state.step % steps
-    start_key, key = jax.random.split(jax.random.fold_in(step_key, state.step))
-    if size is not None:
-      rows, counted = take(order, valid.mask, size, t)
-      rows, counted = devices.split((rows, counted))
-      batch = type(valid)(valid[0][rows], valid.labels[rows], counted)
-    else:
-      batch = jax.tree.map(lambda batches: batches[t], valid)
-    batch = devices.split(batch)
-    theta = variables
-    if starts is not None:
-      choices = len(jax.tree.leaves(starts)[0])
-      pick = jax.random.randint(start_key, (), 0, choices)
-      theta = jax.tree.map(lambda x: x[pick], starts)
-    loss, grads = hypergradient(
-      exemplars._replace(images=state.images),
-      theta,
-      batch,
-      apply_fn=apply_fn,
-      config=config,
-      key=key,
-      active=active,
-      inner_data=inner_data,
-    )
-    updates, opt_state = tx.update(grads, state.opt_state, state.images)
-    proposed = state.images + updates
-    projected = jnp.clip(proposed, low, high)
-    images = jnp.where(images_mask, projected, state.images)
-    measured = {
-      "loss": loss,
-      "clipped": _mean(projected != proposed, images_mask),
-    }
-    sums = {
-      name: (total + measured[name]).astype(total.dtype)
-      for name, total in state.sums.items()
-    }
-    state = state._replace(
-      images=images, opt_state=opt_state, step=state.step + 1, sums=sums
-    )
-    return _split(state)
-
-  state = lax.fori_loop(0, count, meta_step, state)
-  finite = jnp.isfinite(state.images).all() & jnp.isfinite(state.sums["loss"])
-  return devices.gather((state, finite))
-
-
-@functools.partial(jax.jit, static_argnames=("apply_fn", "config"))
-def _measure(
-  state, exemplars, variables, reference, steps, *, apply_fn, config
-):
-  """The history row of an epoch of `steps` that has just ended."""
-  images_mask = _like(exemplars.mask, state.images)
-  moved = jnp.abs(state.images - state.initial)
-  features = _embed(variables, state.images, apply_fn=apply_fn, config=config)
-  cosine, euclidean = _distances(features, reference, exemplars.mask)
-  return dict(
-    **{name: total / steps for name, total in state.sums.items()},
-    displacement=255 * _mean(moved, images_mask),
-    cosine=cosine,
-    euclidean=euclidean,
-  )
-
-
-def _split(state):
-  """The state with all that has the shape of the images spread by rows."""
-  shape = state.images.shape
-  images, initial, opt_state = jax.tree.map(
-    lambda x: devices.split(x) if x.shape == shape else x,
-    (state.images, state.initial, state.opt_state),
-  )
-  return state._replace(images=images, initial=initial, opt_state=opt_state)
-
-
-def _outer_tx(config, steps) -> optax.GradientTransformation:
-  lr, total = config.outer_lr, max(config.epochs * steps, 1)
-  schedule = {
-    "constant": lambda: lr,
-    "cosine": lambda: optax.cosine_decay_schedule(lr, total),
-    "halving": lambda: optax.exponential_decay(
-      lr, max(total // 5, 1), 0.5, staircase=True
-    ),
-  }[config.outer_schedule]()
-  if config.outer_optimizer == "sgd":
-    return optax.sgd(schedule)
-  return optax.adam(schedule, b1=0.9, b2=0.99)
-
-
-@functools.partial(jax.jit, static_argnames=("apply_fn", "config"))
-def _embed(variables, images, *, apply_fn, config):
-  """Features (or else logits) of many images, a chunk at a time."""
-  embed = config.features_fn or apply_fn
-  size = devices.divisible(min(_CHUNK, len(images)))
-  padding = [(0, -len(images) % size)] + [(0, 0)] * (images.ndim - 1)
-  padded = jnp.pad(devices.gather(images), padding)
-  chunks = padded.reshape(-1, size, *images.shape[1:])
-  out = lax.map(
-    lambda chunk: embed(variables, from_uint8(devices.split(chunk))), chunks
-  )
-  return devices.gather(out.reshape(-1, *out.shape[2:])[: len(images)])
-
-
-def _distances(features, reference, mask):
-  """Mean cosine and Euclidean distance of the real rows."""
-  norm = lambda x: jnp.sqrt(jnp.sum(x * x, axis=-1))
-  scale = jnp.maximum(norm(features) * norm(reference), 1e-12)
-  cosine = 1 - jnp.sum(features * reference, axis=-1) / scale
-  euclidean = norm(features - reference)
-  return _mean(cosine, mask), _mean(euclidean, mask)
-
-
-def _mean(x, mask):
-  """Mean of what the mask lets pass; 0 if that is nothing."""
-  return jnp.where(mask, x, 0).sum() / jnp.maximum(mask.sum(), 1)
-
-
-def _like(mask, images):
-  """A row mask in the shape of the images."""
-  shape = (-1,) + (1,) * (images.ndim - 1)
-  return jnp.broadcast_to(mask.reshape(shape), images.shape)

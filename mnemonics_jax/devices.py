@@ -80,7 +80,7 @@ def put(array: np.ndarray | jax.Array, rows: bool = False) -> jax.Array:
 
 
 def agree(value: int) -> int:
-  """The first process's value: clocks differ, but steps must not."""
+  """The largest value of all processes: clocks differ, but steps must not."""
   if jax.process_count() == 1:
     return value
-  return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+  return int(multihost_utils.process_allgather(np.int32(value)).max())

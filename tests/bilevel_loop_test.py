@@ -348,17 +348,17 @@ def test_adjusting_continues_in_the_middle_and_takes_more_parts():
 
 
 def test_a_second_call_compiles_nothing():
-  from mnemonics_jax.bilevel import _embed, _meta_steps
+  from mnemonics_jax.bilevel_meta import embed_all, meta_steps
 
   exemplars, variables, data = tiny()
   bilevel.optimize_exemplars(KEY, exemplars, variables, data, config=TINY)
-  sizes = _meta_steps._cache_size(), _embed._cache_size()
+  sizes = meta_steps._cache_size(), embed_all._cache_size()
   exemplars, variables, data = tiny(seed=1)
   again = change(ON_FEATURES, epochs=3, steps_per_epoch=2, inner_steps=2)
   bilevel.optimize_exemplars(
     jax.random.key(8), exemplars, variables, data, config=again
   )
-  assert (_meta_steps._cache_size(), _embed._cache_size()) == sizes
+  assert (meta_steps._cache_size(), embed_all._cache_size()) == sizes
 
 
 def test_forms_of_data_agree():

@@ -30,21 +30,14 @@ class MetricsLog:
     self._file = open(self._workdir / FILE_NAME, "a+b", buffering=0)
     self._file.seek(0)
     self._file.truncate(self._file.read().rfind(b"\n") + 1)
-    if self._tensorboard:
-      from tensorboardX import SummaryWriter
-
-      self._writer = SummaryWriter(
-        str(self._workdir / "tensorboard"), flush_secs=10
-      )
+    self._begin_mirror()
     return self
 
   def __exit__(self, *_: object) -> None:
     if self._file:
       self._file.close()
-    if mirror := self._mirror:
-      with contextlib.suppress(OSError):  # Events are only a copy.
-        mirror.close()
-    self._file = self._writer = None
+    self._end_mirror()
+    self._file = None
 
   def sync(self) -> int:
     """Asks the disk to hold all records; returns the length of the file."""
@@ -59,6 +52,7 @@ class MetricsLog:
     """Forgets what was written after the file had this size."""
     if size < self._size:
       self._open.truncate(size)
+      self._begin_mirror()
 
   def start_of(self, seed: int) -> int:
     """The size before the first record of a seed."""
@@ -76,6 +70,33 @@ class MetricsLog:
     if self._file is None:
       raise ValueError("MetricsLog is closed: write inside its with block")
     return self._file
+
+  def _begin_mirror(self):
+    """Events of all records. They are only a copy, and cannot be shortened."""
+    if not self._tensorboard:
+      return
+    from tensorboardX import SummaryWriter
+
+    self._end_mirror()
+    directory = self._workdir / "tensorboard"
+    for events in directory.glob("*tfevents*"):
+      events.unlink()
+    self._writer = SummaryWriter(str(directory), flush_secs=10)
+    with contextlib.suppress(ValueError):  # Not for us to say.
+      for record in read_metrics(self._workdir):
+        self._reflect(record)
+
+  def _end_mirror(self):
+    if mirror := self._mirror:
+      with contextlib.suppress(OSError):
+        mirror.close()
+    self._writer = None
+
+  def _reflect(self, record):
+    if mirror := self._mirror:
+      step = record.get("epoch", record.get("phase", 0))
+      for tag, value in _scalars(record):
+        mirror.add_scalar(tag, value, step)
 
   @property
   def _mirror(self) -> Any:
@@ -97,10 +118,7 @@ class MetricsLog:
     if file.write(line) != len(line):
       file.truncate(end)
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
-    if mirror := self._mirror:
-      step = record.get("epoch", record.get("phase", 0))
-      for tag, value in _scalars(record):
-        mirror.add_scalar(tag, value, step)
+    self._reflect(record)
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
