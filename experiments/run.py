@@ -1,7 +1,6 @@
 """Runs an experiment: every seed, every phase, and what is written of them."""
 
 import functools
-import os
 from pathlib import Path
 import time
 from typing import Any
@@ -15,7 +14,7 @@ from experiments import workdir as workdir_lib
 from experiments.saving import Policy, Saver
 from experiments.settings import Settings, UserError, build, follows_paper
 from experiments.stopping import CONTINUE, Stop
-from mnemonics_jax import phase, report
+from mnemonics_jax import files, phase, report
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.report import results as results_lib
 from mnemonics_jax.types import PhaseResult, PhaseState
@@ -208,12 +207,8 @@ def _save_arrays(
     arrays[f"features/{name}"] = features[rows].astype(np.float16)
     arrays[f"features/{name}_labels"] = labels[rows]
   path = directory / f"phase_{result.phase:02d}.npz"
-  draft = path.with_name(f"draft_{path.name}")
-  with draft.open("wb") as file:
+  with files.replacing(path) as file:
     np.savez_compressed(file, **arrays)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(draft, path)
 
 
 def _mapped_classes(split):

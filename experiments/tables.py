@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import json
 import math
-import os
 from pathlib import Path
 import shlex
 import sys
@@ -40,6 +39,7 @@ from experiments import workdir as workdir_lib
 from experiments.settings import Settings, UserError
 from experiments.stopping import Stopped
 from experiments.table_rows import Row
+from mnemonics_jax import files
 
 if TYPE_CHECKING:
   from experiments.table_cells import Sheet
@@ -336,7 +336,7 @@ def _write(
     "environment": _environment(request, every.values(), old),
     "cells": every,
   }
-  _replace(path, json.dumps(record, indent=1) + "\n")
+  files.write_text(path, json.dumps(record, indent=1) + "\n")
   name, folder = request.name, path.parent
   if draw:
     table_figures.write(sheet, folder, name)
@@ -345,11 +345,13 @@ def _write(
     for phases in sheet.phases
     if (picture := folder / f"{name}_n{phases}.png").exists()
   ]
-  _replace(
+  files.write_text(
     _path(request, ".md"),
     table_views.markdown(sheet, record, [p.name for p in pictures]),
   )
-  _replace(_path(request, ".html"), table_views.html(sheet, record, pictures))
+  files.write_text(
+    _path(request, ".html"), table_views.html(sheet, record, pictures)
+  )
   return sheet
 
 
@@ -360,13 +362,6 @@ def _environment(request, cells, old):
     if config.exists():
       return workdir_lib.read_json(config).get("environment", {})
   return old.get("environment", {})
-
-
-def _replace(path: Path, text: str) -> None:
-  """Writes in one step; another process may write the same table."""
-  draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-  draft.write_text(text, encoding="utf-8")
-  os.replace(draft, path)
 
 
 def _loader(name: str) -> Callable[[], "Dataset"]:

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from experiments.settings import Settings, UserError
+from mnemonics_jax import files
 
 try:
   import fcntl
@@ -84,10 +85,10 @@ def claim(workdir: Path, settings: Settings, data: int) -> None:
       )
     return
   try:
-    # A kill may have left the draft of config.json.
-    draft = _draft(path).name
+    # A kill may have left a draft of config.json.
     if workdir.exists() and (
-      not workdir.is_dir() or any(p.name != draft for p in workdir.iterdir())
+      not workdir.is_dir()
+      or any(p.suffix != files.DRAFT for p in workdir.iterdir())
     ):
       raise UserError(
         f"--workdir={workdir} exists and is not a run of this program; choose"
@@ -150,21 +151,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-  """Replaces `path` in one step: a reader sees the old or the new file."""
-  temporary = _draft(path)
-  with temporary.open("w") as file:
-    file.write(json.dumps(value, indent=1) + "\n")
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  files.write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 # Settings that earlier versions did not have, with what they did.
 _NEWER = {"dtype": "float32", "exemplar_chunk": None}
-
-
-def _draft(path):
-  return path.with_name(path.name + ".tmp")
 
 
 def _plain(settings):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 import importlib.resources
-import os
 from pathlib import Path
 import re
 
+from mnemonics_jax import files
 from mnemonics_jax.report import figures, markup, summary, tables
 from mnemonics_jax.report.merging import merge_seeds
 from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
@@ -65,10 +65,7 @@ def build(
   if path.is_dir():
     path = path / default.name
   path.parent.mkdir(parents=True, exist_ok=True)
-  # The old page stays whole until the new one is.
-  draft = path.with_name(path.name + ".tmp")
-  draft.write_text(document(title, body), encoding="utf-8")
-  os.replace(draft, path)
+  files.write_text(path, document(title, body))
   return path
 
 

@@ -1,0 +1,35 @@
+"""Files that are whole at any moment, whatever ends the program."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from pathlib import Path
+from typing import IO
+
+DRAFT = ".draft"
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+  """Opens a draft, which takes the place of `path` when the block has ended.
+
+  A reader sees the old file or the new one. Several processes may replace one
+  file: the last one wins.
+  """
+  draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
+  try:
+    with draft.open("wb") as file:
+      yield file
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(draft, path)
+  except BaseException:
+    with contextlib.suppress(OSError):
+      draft.unlink(missing_ok=True)
+    raise
+
+
+def write_text(path: Path, text: str) -> None:
+  """Replaces what is in `path` by a text."""
+  with replacing(path) as file:
+    file.write(text.encode())
