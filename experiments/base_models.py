@@ -7,11 +7,12 @@ a run that finds its own takes it, and gets the numbers it would have had.
 
 import hashlib
 from pathlib import Path
+import shutil
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
-from experiments.settings import UserError
+from experiments.settings import DiskError, UserError
 from mnemonics_jax import __version__, checkpoint, phase
 from mnemonics_jax.journal import Journal
 from mnemonics_jax.phase import Config, PhaseData
@@ -30,16 +31,21 @@ def train(
   if state.phase > 0:
     return phase.train_model(state, data, config, report, journal)
   path = directory / _name(state, data, config)
-  if not path.exists():
+  there = path.exists()
+  # One that was begun here goes on, for its epochs are in the log.
+  if not there or journal.started("train"):
     variables = phase.train_model(state, data, config, report, journal)
     try:
-      checkpoint.save(path, variables)
+      if not there:
+        checkpoint.save(path, variables)
     except OSError as error:
       if not path.exists():  # Another run may have been faster.
-        raise UserError(
+        raise DiskError(
           f"--base_models={directory} cannot be written ({error}); make room or"
           " choose another one."
         ) from error
+  for draft in directory.glob(f"{path.name}.partial-*"):  # A kill left it.
+    shutil.rmtree(draft, ignore_errors=True)
   try:
     return checkpoint.restore(path)[0]
   except checkpoint.Damaged as error:
@@ -52,7 +58,7 @@ def _name(state, data, config):
   """A digest of the data, the seed and the configuration of phase 0."""
   digest = hashlib.sha256()
   for array in (data.images, data.labels, jax.random.key_data(state.key)):
-    digest.update(memoryview(jnp.asarray(array)).cast("B"))
+    digest.update(np.ascontiguousarray(array).data.cast("B"))
   parts = [
     __version__,
     config.model,
@@ -62,7 +68,5 @@ def _name(state, data, config):
     config.capacity,
     data.new_classes,
   ]
-  if dtype := config.model.network.module.dtype:
-    parts.append(dtype)
   digest.update(repr(parts).encode())
   return digest.hexdigest()[:16]

@@ -4,6 +4,7 @@ Processes of one run execute the same command. The first one prints and writes;
 the others work in copies of its directories, which end with them.
 """
 
+import atexit
 from collections.abc import Iterator
 import contextlib
 import os
@@ -75,10 +76,13 @@ def own(path: Path) -> Path:
   import jax
   from jax.experimental import multihost_utils
 
-  first = jax.process_index() == 0
-  mine = path if first else Path(tempfile.mkdtemp()) / path.name
-  if not first and path.exists():
-    shutil.copytree(path, mine)
+  mine = path
+  if jax.process_index():
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    mine = Path(folder) / path.name
+    if path.exists():
+      shutil.copytree(path, mine)
   multihost_utils.sync_global_devices(f"copied {path}")
   return mine
 

@@ -87,10 +87,14 @@ def phase_work(config: Config, stream: ClassStream) -> list[float]:
       pool, cost = sum(sizes[old:seen]) + kept(old), 4 / 3 if phase else 1.0
     batch = schedule.batch_size
     steps = cost * schedule.epochs * math.ceil(pool / batch)
+    chunks = lambda classes: math.ceil(
+      classes / (config.exemplar_chunk or classes)
+    )
     if config.exemplars == "mnemonics":
-      steps += _meta_work(config, kept(seen) / seen * arriving, pool) / batch
+      exemplars = kept(seen) / seen * arriving
+      steps += _meta_work(config, exemplars, pool, chunks(arriving)) / batch
     if config.adjust and old:
-      steps += _meta_work(config, kept(old), kept(old)) / batch
+      steps += _meta_work(config, kept(old), kept(old), chunks(old)) / batch
     if config.finetune != "none":
       cost = 1.0 if config.finetune == "all" else 1 / 3
       steps += cost * config.balance.epochs * math.ceil(kept(seen) / batch)
@@ -98,15 +102,16 @@ def phase_work(config: Config, stream: ClassStream) -> list[float]:
   return work
 
 
-def _meta_work(config, exemplars, data):
+def _meta_work(config, exemplars, data, chunks):
   """Images that the exemplar level passes forward and backward."""
+  exemplars, data = exemplars / chunks, data / chunks
   level = exemplar_level(config).config
   meta_steps = level.steps_per_epoch or math.ceil(data / level.batch_size)
   passes = exemplars
   if not level.on_features:
     # An inner step costs its gradient and the gradient through it.
     passes = 4 * exemplars * level.inner_steps + level.batch_size
-  return level.epochs * meta_steps * passes
+  return chunks * level.epochs * meta_steps * passes
 
 
 # A network stores no more than this for a pixel's gradient through it.
@@ -135,34 +140,58 @@ def memory_note(
   pixels = math.prod(config.model.network.image_shape)
   if images * 4 * pixels * _MOST_PER_PIXEL < limit:
     return None
-  per_class = _exemplar_bytes(config, config.slots) / devices.count()
-  if max(at_once) * per_class < limit:
+  fixed, per_class = level_bytes(config)
+  needed = fixed + max(at_once) * per_class
+  if needed < limit:
     return None
-  fitting = int(limit / per_class)
+  fitting = int((limit - fixed) / per_class)
   advice = (
-    f"--exemplar_chunk={fitting} fits"
-    if fitting
+    f"--exemplar_chunk={fitting} should fit"
+    if fitting > 0
     else "even one class is too much: choose a smaller --memory or --net"
   )
   return (
     f"learning exemplars of {max(at_once)} classes at once takes about"
-    f" {max(at_once) * per_class / 2**30:.1f} GiB, and a device has"
-    f" {limit / 2**30:.1f} GiB; {advice}."
+    f" {needed / 2**30:.1f} GiB, and a device has {limit / 2**30:.1f} GiB;"
+    f" {advice}."
   )
 
 
-def _exemplar_bytes(config, count):
-  """Memory of a meta step on `count` exemplars."""
+def level_bytes(config: Config) -> tuple[float, float]:
+  """About what learning exemplars occupies on a device, from shapes alone.
+
+  Returns:
+    Bytes whatever the number of classes: the validation batch and the weights;
+    and bytes for each class: the unroll over its exemplars, and its images,
+    which are all there.
+  """
   level = exemplar_level(config)
-  shape = (count, *config.model.network.image_shape)
-  exemplars = bilevel.Exemplars(
-    jax.ShapeDtypeStruct(shape, jnp.float32),
+  image = config.model.network.image_shape
+  rows = lambda count: bilevel.Exemplars(
+    jax.ShapeDtypeStruct((count, *image), jnp.float32),
     jax.ShapeDtypeStruct((count,), jnp.int32),
   )
   variables = jax.eval_shape(
     lambda: exemplars_lib.start(begin_run(0, config).variables, level)
   )
-  return bilevel.step_bytes(exemplars, variables, **level._asdict())
+  one, two = (
+    bilevel.step_bytes(rows(n * config.slots), variables, **level._asdict())
+    for n in (1, 2)
+  )
+  fixed, per_class, data = one - (two - one), two - one, 0
+  if not level.config.on_features:
+    batch = rows(level.config.batch_size).images
+    residuals = jax.eval_shape(
+      lambda v, x: jax.tree.leaves(
+        jax.vjp(lambda v: level.apply_fn(v, x), v)[1]
+      ),
+      variables,
+      batch,
+    )
+    fixed += sum(x.size * x.dtype.itemsize for x in residuals)
+    data = config.class_size * math.prod(image)
+  share = devices.count()
+  return fixed / share, per_class / share + data
 
 
 class Estimate:

@@ -80,6 +80,15 @@ def run(
     return results
 
 
+# What to try when a stage diverges.
+_ADVICE = {
+  "train": "A lower --learning_rate",
+  "finetune": "A lower --finetune_learning_rate",
+  "exemplars": "--recipe=tuned --scope=head",
+  "adjust": "--recipe=tuned --scope=head",
+}
+
+
 def _run_seed(seed, config, stream, log, saver, notify, train):
   """The records of all phases."""
   mapped = _mapped_classes(stream.classes_per_phase)
@@ -90,12 +99,11 @@ def _run_seed(seed, config, stream, log, saver, notify, train):
         state, stream[number], config, notify, saver, train
       )
     except FloatingPointError as error:
-      stage = saver.clock.stage
-      learned = stage in ("exemplars", "adjust")
+      stage = str(saver.clock.stage)
       raise UserError(
         f"Seed {seed}, phase {state.phase}, stage {stage}: {error}"
-        f"{' --recipe=tuned --scope=head is the safest.' if learned else ''}"
-        f" The last good checkpoint is {saver.newest}."
+        f" {_ADVICE[stage]} usually helps. The last good checkpoint is"
+        f" {saver.newest}."
       ) from error
     record = results_lib.phase_record(result, stream.classes_per_phase)
     records.append(record)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.settings import UserError
+from experiments.settings import DiskError, UserError
 from experiments.stopping import Stop
 from mnemonics_jax import checkpoint, devices
 from mnemonics_jax import memory as memory_lib
@@ -112,8 +112,7 @@ class Saver(Journal):
   @property
   def newest(self) -> str:
     """The last checkpoint, for a message."""
-    parts = self._parts(self._phase) or self._parts(self._phase - 1)
-    names = self._phases() + parts
+    names = self._phases() + self._parts()
     return str(self.directory / names[-1]) if names else "none yet"
 
   def restore(
@@ -134,13 +133,15 @@ class Saver(Journal):
       state = _unpack(begin, tree, info)
       records, log_size = info["records"], info["log"]
     self._begin_phase(state.phase)
-    self._prune()  # Parts of a later phase rest on what is no longer there.
     found = self._newest_good(self._parts(state.phase), damaged)
     if found and found[1]["devices"] != devices.count():
       self._say(
         f"The checkpoint within phase {state.phase} was made on"
         f" {found[1]['devices']} devices; the phase begins again."
       )
+      # They know where the log ended, and it will be another one.
+      for name in self._parts(state.phase):
+        shutil.rmtree(self.directory / name)
     elif found:
       tree, info = found
       leaves = tree.get("running", {})
@@ -165,6 +166,7 @@ class Saver(Journal):
       shutil.rmtree(aside, ignore_errors=True)
       error.path.rename(aside)
       self._say(f"{error}. It is now {aside.name}, and an older one is used.")
+    self._prune()  # Parts of a later phase rest on what is no longer there.
     return state, records
 
   def _newest_good(self, names, damaged):
@@ -174,6 +176,11 @@ class Saver(Journal):
         return checkpoint.restore(self.directory / name)
       except checkpoint.Damaged as error:
         damaged.append(error)
+      except OSError as error:
+        raise DiskError(
+          f"{self.directory / name} cannot be read now ({error}); nothing was"
+          " changed."
+        ) from error
     return None
 
   # The journal of the running phase.
@@ -184,10 +191,13 @@ class Saver(Journal):
       self._save_if_due(None, [])
     return self._finished[stage]
 
+  def started(self, stage: str) -> bool:
+    return self._running[0] == stage
+
   def resume(self, stage: str, like: PyTree) -> PyTree | None:
-    running, stored = self._running
-    if running != stage:
+    if not self.started(stage):
       return None
+    stored = self._running[1]
     leaves, structure = jax.tree.flatten(like)
     pairs = zip(stored, leaves, strict=True)
     return jax.tree.unflatten(structure, [_as(*pair) for pair in pairs])
@@ -239,7 +249,7 @@ class Saver(Journal):
     try:
       size = checkpoint.save(self.directory / name, tree, info)
     except OSError as error:
-      raise UserError(
+      raise DiskError(
         f"A checkpoint could not be written to {self.directory}"
         f" ({error.strerror or error}). The last good one is {self.newest};"
         " make room there and repeat the command to continue from it."

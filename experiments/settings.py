@@ -29,6 +29,10 @@ class UserError(ValueError):
   """A mistake in flags; the message names the flag and the fix."""
 
 
+class DiskError(UserError):
+  """Something could not be written, and what comes next could not be, either."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
   """One run of one experiment; the flags of the same names explain them."""
@@ -104,18 +108,35 @@ PAPER_IMAGENET = PAPER | dict(
 )
 
 
+_LETTERS = {"cifar100": PAPER, "folder": PAPER_IMAGENET}
+
+
+def reductions(settings: Settings) -> list[str]:
+  """In what a run differs from the paper's letter, in words."""
+  letter = dict(_LETTERS.get(settings.dataset, PAPER))
+  letter |= {"dtype": "float32", "exemplar_chunk": None}
+  learns = settings.exemplars == "mnemonics" or settings.adjust
+  if learns:
+    letter |= {"scope": None, "max_change": None, "meta_epochs": None}
+  else:
+    del letter["recipe"]
+  if settings.exemplars != "mnemonics":
+    del letter["init_exemplars"]
+  if settings.finetune != "none":
+    letter["finetune"] = "all"
+  if settings.transfer != "none" or settings.exemplars == "mnemonics":
+    letter["transfer"] = "in_out"
+  return [
+    f"{name} {getattr(settings, name)}"
+    + ("" if value is None else f" (paper: {value})")
+    for name, value in letter.items()
+    if getattr(settings, name) != value
+  ]
+
+
 def follows_paper(settings: Settings) -> bool:
   """Whether network, schedule and recipe are the paper's (else reduced)."""
-  letter = {"cifar100": PAPER, "folder": PAPER_IMAGENET}.get(settings.dataset)
-  if letter is None:
-    return False
-  learned = settings.exemplars == "mnemonics"
-  names = [
-    name
-    for name in letter
-    if learned or name not in ("recipe", "init_exemplars")
-  ]
-  return all(getattr(settings, name) == letter[name] for name in names)
+  return settings.dataset in _LETTERS and not reductions(settings)
 
 
 def _augmentation(settings):
@@ -254,6 +275,8 @@ def build(
   classes = len(dataset.class_names)
   split = protocol.split_phases(classes, settings.phases, settings.base_classes)
   method = methods.METHODS[settings.method](distill=settings.distill)
+  if isinstance(method, methods.LUCIR) and settings.dataset == "folder":
+    method = dataclasses.replace(method, less_forget_base=10.0)  # As ImageNet.
   stream = ClassStream(
     dataset,
     protocol.class_order(classes, settings.order_seed),
@@ -320,6 +343,7 @@ def _shapes(stream, policy, joint):
   return dict(
     capacity=sum(sizes) if joint else max(pools),
     later_capacity=max(pools[1:], default=0),
+    class_size=max(sizes),
     slots=protocol.memory_slots(policy, split, max(sizes)),
     new_slots=max(
       (kept(stop) // stop * (stop - start) for start, stop in later), default=0

@@ -9,7 +9,6 @@ from typing import Any
 from experiments.settings import (
   FINETUNING,
   LEARNING,
-  PAPER,
   Settings,
   UserError,
 )
@@ -178,28 +177,6 @@ def paper_number(
   if numbers is None:
     return None
   return numbers[published["columns_N"].index(phases)] / 100
-
-
-def reductions(settings: Settings) -> list[str]:
-  """In what a cell of CIFAR-100 differs from the paper's letter, in words."""
-  letter = dict(PAPER)
-  learns = settings.exemplars == "mnemonics" or settings.adjust
-  if not learns:
-    del letter["recipe"]
-  if settings.exemplars != "mnemonics":
-    del letter["init_exemplars"]
-  if settings.finetune != "none":
-    letter["finetune"] = "all"
-  if settings.transfer != "none" or settings.exemplars == "mnemonics":
-    letter["transfer"] = "in_out"
-  if learns:
-    letter |= {"scope": None, "max_change": None, "meta_epochs": None}
-  return [
-    f"{name} {getattr(settings, name)}"
-    + ("" if value is None else f" (paper: {value})")
-    for name, value in letter.items()
-    if getattr(settings, name) != value
-  ]
 
 
 @functools.cache

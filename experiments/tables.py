@@ -36,7 +36,7 @@ from absl import flags
 
 from experiments import cifar, common, digits, launch, table_rows
 from experiments import workdir as workdir_lib
-from experiments.settings import Settings, UserError
+from experiments.settings import DiskError, Settings, UserError, reductions
 from experiments.stopping import Stopped
 from experiments.table_rows import Row
 from mnemonics_jax import files
@@ -207,10 +207,10 @@ def fill(request: Request, dataset: "Dataset", **options: Any) -> "Sheet":
     else:
       cell = table_cells.finished(cell, done)
     cells[table_cells.key(cell)] = cell
-  done = len(cells) - len(todo)
+  finished = len(cells) - len(todo)
   print(
     f"Table {request.table} on {request.dataset}: {len(cells)} cells, of which"
-    f" {done} have finished; written to {_path(request, '.md')}.",
+    f" {finished} have finished; written to {_path(request, '.md')}.",
     flush=True,
   )
   _write(request, cells, draw=False)
@@ -222,7 +222,7 @@ def fill(request: Request, dataset: "Dataset", **options: Any) -> "Sheet":
     pace = (time.monotonic() - began) / worked if worked else None
     rest = f" · about {format_duration(pace * left)} left" if pace else ""
     print(
-      f"\nCell {done + index + 1} of {len(cells)}: {row.label} ·"
+      f"\nCell {finished + index + 1} of {len(cells)}: {row.label} ·"
       f" N = {settings.phases} · seed {seed}{rest}",
       flush=True,
     )
@@ -230,7 +230,7 @@ def fill(request: Request, dataset: "Dataset", **options: Any) -> "Sheet":
       base_models = request.root / "base_models"
       run(settings, dataset, workdir, base_models=base_models, **options)
       cell = table_cells.finished(cell, _finished_run(workdir))
-    except (Stopped, OSError):  # Neither would spare the next cell.
+    except (Stopped, DiskError, OSError):  # None would spare the next cell.
       raise
     except workdir_lib.BusyError as error:
       print(f"Left to another command: {error}", flush=True)
@@ -320,7 +320,7 @@ def _write(
     rows=request.available,
     cells=list(every.values()),
     reductions={
-      row.name: table_rows.reductions(
+      row.name: reductions(
         request.settings(row, request.phases[0], request.seeds[0])
       )
       for row in request.available

@@ -68,10 +68,16 @@ def claim(workdir: Path, settings: Settings, data: int) -> None:
   if path.exists():
     claimed = read_json(path)
     theirs, ours = claimed.get("settings", {}), _plain(settings)
+    if not isinstance(theirs, dict):
+      raise UserError(
+        f"--workdir: {path} is damaged (its settings are {theirs!r}); add"
+        " --fresh to start over in a new directory."
+      )
     changes = ", ".join(
       f"{name} ({theirs.get(name)} there, {ours.get(name)} now)"
       for name in sorted(theirs.keys() | ours.keys())
       if theirs.get(name) != ours.get(name)
+      and name != "data"  # The same data may lie elsewhere now.
     )
     if changes:
       raise UserError(
@@ -133,6 +139,8 @@ def locked(workdir: Path) -> Iterator[None]:
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()
+    for draft in workdir.rglob(f"*{files.DRAFT}"):  # A kill left it.
+      draft.unlink()
     yield
 
 

@@ -36,7 +36,6 @@ from jaxtyping import Array, Bool, Float
 import numpy as np
 import optax
 
-from mnemonics_jax import devices
 from mnemonics_jax.bilevel_checks import (
   HypergradientCheck,
   MemoryEstimate,
@@ -71,6 +70,7 @@ from mnemonics_jax.bilevel_unroll import (
   imprint,
   unroll,
 )
+from mnemonics_jax.pace import Pace
 from mnemonics_jax.types import Batch, Exemplars, Variables
 
 __all__ = [
@@ -96,9 +96,6 @@ __all__ = [
   "to_uint8",
   "unroll",
 ]
-
-# Long epochs return to the host about this often.
-_SECONDS_PER_CALL = 1.0
 
 
 class History(NamedTuple):
@@ -226,11 +223,12 @@ def optimize_exemplars(
   )
 
   now, rows = state, []
-  pace = 1 if stream is None else steps
+  pace = Pace()
   while (done := int(now.step)) < config.epochs * steps:
     epoch, first = divmod(done, steps)
-    stop = min(first + pace, steps)
+    stop = min(first + pace.steps, steps)
     if stream is not None:
+      stop = steps
       valid = stack(itertools.islice(stream, steps), steps)
     began = time.perf_counter()
     now, finite = advance(
@@ -243,10 +241,7 @@ def optimize_exemplars(
         " fewer inner_steps or a smaller scale σ of the head usually help; Adam"
         " as inner optimiser needs eps_root > 0."
       )
-    if stream is None:
-      seconds = time.perf_counter() - began
-      pace = max(1, int(_SECONDS_PER_CALL * (stop - first) / seconds))
-      pace = devices.agree(pace)
+    pace.measure(stop - first, time.perf_counter() - began)
     if stop < steps:
       if step_callback is not None:
         step_callback(now)
@@ -286,8 +281,8 @@ def adjust_exemplars(
 
   Args:
     parts: number of parts; each moves once, validated by all the others.
-    state: one state per part; to continue, pass it with the exemplars and the
-      key of the first call.
+    state: one state per part, of an earlier call with the same exemplars, to
+      continue it; `key` is then ignored.
     **kwargs: more keywords of `optimize_exemplars`.
   """
   rows, real = deal(exemplars, parts)

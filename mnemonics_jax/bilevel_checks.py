@@ -23,8 +23,7 @@ class MemoryEstimate(NamedTuple):
     none: with `remat="none"`, the fastest.
     step: with `remat="step"`.
     nested: with `remat="nested"`, the slowest.
-    suggestion: the fastest of them within the limit; None if none fits or no
-      limit is known.
+    suggestion: the fastest of them within the limit; None if none fits.
   """
 
   none: int
@@ -64,8 +63,8 @@ def estimate_memory(
   """Bytes of one meta step for every `remat`, before anything runs.
 
   Compiles the hypergradient three times and reads what the compiler allots.
-  Arrays may be `jax.ShapeDtypeStruct`s. `limit_bytes` defaults to what the
-  device says it has, if it does. Further keywords are those of `hypergradient`.
+  Arrays may be `jax.ShapeDtypeStruct`s. `limit_bytes` defaults to the memory
+  of the device. Further keywords are those of `hypergradient`.
   """
 
   def compiled_bytes(remat):
@@ -95,10 +94,11 @@ def step_bytes(
   apply_fn: ApplyFn | None = None,
   config: BilevelConfig = DEFAULT,
 ) -> int:
-  """About what a meta step with `remat="step"` occupies, from shapes alone.
+  """About what a meta step with `remat="step"` needs for its exemplars.
 
-  Counts what one step of the base level leaves behind for the gradient through
-  it; within a tenth of what `estimate_memory` takes a minute to compile for.
+  From shapes alone, where `estimate_memory` takes a minute to compile: counts
+  what one step of the base level leaves behind for the gradient through it, and
+  not the validation batch.
   """
   config = dataclasses.replace(
     config, inner_steps=1, remat="none", augment=None, inner_batch_size=None
@@ -121,9 +121,11 @@ def device_bytes() -> int:
   """Memory of a device."""
   device = jax.local_devices()[0]
   stats = device.memory_stats()
+  if stats:
+    return stats["bytes_limit"]
   # A CPU keeps no statistics; its devices share the machine's memory.
   whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-  return stats["bytes_limit"] if stats else whole // jax.local_device_count()
+  return whole // jax.local_device_count()
 
 
 def check_hypergradient(

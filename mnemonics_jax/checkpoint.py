@@ -54,10 +54,12 @@ def save(path: Path, tree: PyTree, info: dict[str, Any] | None = None) -> int:
   partial.mkdir(parents=True)
   try:
     _write_arrays(partial / "arrays", tree)
-    _write_text(partial / "info.json", json.dumps(info or {}))
+    (partial / "info.json").write_text(json.dumps(info or {}))
     files = _checksums(partial)
-    _write_text(partial / _MANIFEST, json.dumps({"files": files}, indent=1))
-    _sync(partial)
+    manifest = json.dumps({"files": files}, indent=1)
+    (partial / _MANIFEST).write_text(manifest + "\n")
+    for part in (*_files(partial), partial):
+      _sync(part)
     os.rename(partial, path)
     _sync(path.parent)
   except BaseException:
@@ -71,6 +73,7 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
 
   Raises:
     Damaged: a file is missing, added or different from what was written.
+    OSError: it cannot be read at the moment, or not by this version of Orbax.
   """
   path = Path(path).absolute()
   try:
@@ -85,12 +88,14 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
     if wrong:
       raise Damaged(path, f"{', '.join(wrong[:3])} changed")
     info = json.loads((path / "info.json").read_bytes())
-  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+  except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+    raise Damaged(path, error) from error
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
   try:
     return _read_arrays(path / "arrays"), info
-  except Exception as error:  # Whole, but not for this version of Orbax.
-    raise Damaged(path, error) from error
+  except Exception as error:
+    raise OSError(f"Orbax could not read it: {error}") from error
 
 
 def _write_arrays(path, tree):
@@ -148,16 +153,11 @@ def _checksums(path):
   }
 
 
-def _write_text(path, text):
-  with path.open("w") as file:
-    file.write(text + "\n")
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync(directory):
-  """Asks the disk to hold the names in `directory`."""
-  descriptor = os.open(directory, os.O_RDONLY)
+def _sync(path):
+  """Asks the disk to hold a file, or the names in a directory."""
+  if path.is_dir() and os.name == "nt":
+    return
+  descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
   finally:

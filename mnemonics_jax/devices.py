@@ -39,7 +39,10 @@ def count() -> int:
 
 
 def divisible(rows: int, parts: int = 1) -> int:
-  """The next number of rows that makes equal shares of `parts` on a device."""
+  """The next number of rows, upwards, of which each device has equal `parts`.
+
+  One device takes any number: there is nothing to share.
+  """
   share = parts * count()
   return rows if count() == 1 else -(-rows // share) * share
 

@@ -7,6 +7,7 @@ runs the same compiled programs.
 from collections.abc import Callable, Iterable
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -113,14 +114,14 @@ def learn(
   entry: str = "exemplars",
   callback: bilevel.Callback = lambda *_: None,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
-  """Learns the exemplars of new classes on those classes' data (Eq. 8).
+  """Learns the exemplars of new classes (Eq. 8).
 
   Args:
     key: randomness of the meta loop.
     images: start images of the exemplars.
     labels: their classes.
     variables: Θ_i, where the base level starts.
-    data: images, features and labels of the new classes, the validation set.
+    data: images, features and labels of the validation set.
     level: model and recipe.
     seen: classes that compete.
     rows: number of exemplar rows to pad to.
@@ -129,6 +130,12 @@ def learn(
     entry: name of this loop in the journal.
     callback: called after each meta epoch.
   """
+  # Counted before devices ask for more rows, and the same in all later phases.
+  steps = math.ceil(data_rows / (level.config.batch_size or data_rows))
+  config = dataclasses.replace(
+    level.config, steps_per_epoch=level.config.steps_per_epoch or steps
+  )
+  level = level._replace(config=config)
   rows, data_rows = devices.divisible(rows), devices.divisible(data_rows)
   on_features = level.config.on_features
   data_images, features, data_labels = data
@@ -148,9 +155,9 @@ def learn(
     active=seen,
     **level._asdict(),
   )
-  begin = bilevel.init_state(key, exemplars, level.config)
+  like = bilevel.init_state(key, exemplars, level.config)
   return _noted(
-    loop, begin, level.config.epochs, len(labels), journal, entry, callback
+    loop, like, level.config.epochs, len(labels), journal, entry, callback
   )
 
 
@@ -169,7 +176,7 @@ def adjust(
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
   if len(labels) < 2:  # A chunk of one has no other half.
-    nothing = np.zeros(2 * level.config.epochs)
+    nothing = np.full(2 * level.config.epochs, np.nan)
     return images, bilevel.History(*[nothing] * len(bilevel.History._fields))
   rows = devices.divisible(rows, parts=2)
   exemplars = _exemplars(images, labels, rows)
@@ -181,9 +188,9 @@ def adjust(
     active=seen,
     **level._asdict(),
   )
-  begin = (bilevel.init_state(key, exemplars, level.config),) * 2
+  like = (bilevel.init_state(key, exemplars, level.config),) * 2
   return _noted(
-    loop, begin, 2 * level.config.epochs, len(labels), journal, entry, callback
+    loop, like, 2 * level.config.epochs, len(labels), journal, entry, callback
   )
 
 
@@ -201,7 +208,7 @@ class _Noted(NamedTuple):
 
 def _noted(
   loop: Callable[..., bilevel.BilevelResult],
-  begin: Any,
+  like: Any,
   epochs: int,
   count: int,
   journal: Journal,
@@ -212,7 +219,7 @@ def _noted(
 
   Args:
     loop: takes a state and callbacks.
-    begin: a state of the same structure, before the first step.
+    like: any state of the same structure.
     epochs: how many the loop has.
     count: real rows of the exemplars.
     journal: see `learn`.
@@ -223,7 +230,7 @@ def _noted(
 
   def run():
     now = _Noted(None, np.zeros((epochs, len(fields))))
-    now = journal.resume(entry, like=now._replace(state=begin)) or now
+    now = journal.resume(entry, like=now._replace(state=like)) or now
 
     def after_step(state):
       journal.offer(entry, now._replace(state=state))
@@ -252,6 +259,7 @@ def in_chunks(
   variables: Variables,
   *data: tuple[np.ndarray, ...],
   slots: int,
+  class_size: int,
   entry: str,
   callback: bilevel.Callback,
   **options: Any,
@@ -266,6 +274,7 @@ def in_chunks(
     classes: how many at a time, None for all together.
     stage: `learn` or `adjust`; further arguments are its own.
     slots: most exemplars of a class; fixes the shape of a chunk.
+    class_size: images of the largest class; fixes the shape of its data.
     entry: name of the stage in the journal.
     callback: called after each meta epoch, which are counted over all chunks.
   """
@@ -276,8 +285,8 @@ def in_chunks(
   images, histories, done = images.copy(), [], 0
   # Shapes that all chunks share.
   options |= {"rows": len(chunks[0]) * slots}
-  for arrays in data:
-    options["data_rows"] = len(chunks[0]) * int(np.bincount(arrays[-1]).max())
+  if data:
+    options["data_rows"] = len(chunks[0]) * class_size
   for number, chunk in enumerate(chunks):
     own = np.isin(labels, chunk)
     images[own], history = stage(
@@ -292,7 +301,7 @@ def in_chunks(
     )
     histories.append(history)
     done += len(history.loss)
-  mean = lambda *parts: np.mean(parts, axis=0)
+  mean = lambda *parts: np.nanmean(parts, axis=0)
   return images, bilevel.History(*map(mean, *histories))
 
 

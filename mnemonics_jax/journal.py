@@ -22,5 +22,9 @@ class Journal:
     """What was last offered in this stage, in the structure of `like`."""
     return None
 
+  def started(self, stage: str) -> bool:
+    """Whether `resume` has something for this stage."""
+    return False
+
   def offer(self, stage: str, state: PyTree) -> None:
     """Takes note of `state`, from which the stage can continue."""

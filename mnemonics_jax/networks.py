@@ -89,8 +89,8 @@ class ResNet(nn.Module):
   mean: tuple[float, ...]
   std: tuple[float, ...]
   imagenet_stem: bool = False
-  dtype: str | None = dataclasses.field(default=None, repr=False)
-  remat: bool = dataclasses.field(default=False, repr=False)
+  dtype: str | None = None
+  remat: bool = False
 
   @nn.compact
   def __call__(self, images, train: bool):

@@ -63,9 +63,12 @@ class Config:
     model: network and head.
     method: the base method.
     capacity: most images a phase trains on; fixes the shape of the pool.
+    later_capacity: most images that validate exemplars after phase 0.
+    class_size: images of the largest class.
     slots: image slots per class in the memory.
-    policy: how many exemplars each class may keep.
     new_slots: most exemplars that the classes of one later phase may have.
+    old_slots: most exemplars that are ever old.
+    policy: how many exemplars each class may keep.
     exemplars: how new exemplars are made: `random` and `herding` choose among
       the images, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
@@ -86,6 +89,7 @@ class Config:
   method: Method
   capacity: int
   later_capacity: int
+  class_size: int
   slots: int
   new_slots: int
   old_slots: int
@@ -171,20 +175,44 @@ def run_phase(
 
   # 2. Exemplars of the new classes: chosen, then perhaps learned.
   begin("exemplars")
-  features, _ = extract(model, method, variables, data.images)
+  new = data.labels >= state.classes_seen  # The upper bound sees old data, too.
+  new_images, new_labels = data.images[new], data.labels[new]
+  new_features, _ = extract(model, method, variables, new_images)
   picks = exemplars_lib.select(
     keys.numpy("select"),
-    features,
-    data.labels,
+    new_features,
+    new_labels,
     range(state.classes_seen, n_seen),
     strategy=config.start_images,
     allowance=config.policy.allowance(n_seen),
   )
-  images, labels = data.images[picks], data.labels[picks]
+  images, labels = new_images[picks], new_labels[picks]
+  optimize = functools.partial(
+    exemplars_lib.in_chunks,
+    config.exemplar_chunk,
+    level=exemplar_level(config),
+    seen=classes.seen,
+    slots=config.slots,
+    class_size=config.class_size,
+    journal=journal,
+  )
   if config.exemplars == "mnemonics":
     start = images
-    images, history = _learn(
-      state, data, config, report, journal, variables, features, images, labels
+    valid = _with_old(
+      (new_images, new_features, new_labels), state, config, variables
+    )
+    later = state.classes_seen > 0
+    images, history = optimize(
+      exemplars_lib.learn,
+      keys("exemplars"),
+      start,
+      labels,
+      variables,
+      valid,
+      rows=config.new_slots if later else len(labels),
+      data_rows=config.later_capacity if later else len(valid[2]),
+      entry="exemplars",
+      callback=_meta_report(report, state.phase, "exemplars", config, labels),
     )
     diagnostics["exemplars"] = exemplars_lib.diagnose(history, start, images)
     changed["exemplars"] = (start, images, labels)
@@ -194,18 +222,13 @@ def run_phase(
   if config.adjust and memory.counts.sum() > 1 and not method.joint:
     begin("adjust")
     start, old_labels = memory_lib.flat(memory)
-    adjusted, history = exemplars_lib.in_chunks(
-      config.exemplar_chunk,
+    adjusted, history = optimize(
       exemplars_lib.adjust,
       keys("adjust"),
       start,
       old_labels,
       variables,
-      level=exemplar_level(config),
-      seen=classes.seen,
       rows=config.old_slots,
-      slots=config.slots,
-      journal=journal,
       entry="adjust",
       callback=_meta_report(
         report, state.phase, "adjust", config, old_labels, parts=2
@@ -333,10 +356,7 @@ def train_model(
     _, logits = extract(model, method, variables, held_out[0])
     variables = method.calibrate(variables, logits, held_out[1], classes)
     if not training.finite(variables):
-      raise training.Diverged(
-        f"Bias correction diverged in phase {state.phase}, stage train. More"
-        " held-out images (--memory) or a lower --learning_rate usually help."
-      )
+      raise FloatingPointError("Bias correction diverged.")
   return variables
 
 
@@ -348,36 +368,12 @@ def _classes(state, data, config):
   return Classes(jnp.asarray(old), jnp.asarray(seen & ~old))
 
 
-def _learn(
-  state, data, config, report, journal, variables, features, images, labels
-):
-  """Exemplars learned from `images`, on the new data and the old exemplars."""
-  old_images, old_labels = memory_lib.flat(state.memory)
-  old_features, _ = extract(config.model, config.method, variables, old_images)
-  new = data.labels >= state.classes_seen
-  valid = (
-    np.concatenate([data.images[new], old_images]),
-    np.concatenate([features[new], old_features]),
-    np.concatenate([data.labels[new], old_labels]),
-  )
-  later = state.classes_seen > 0
-  return exemplars_lib.in_chunks(
-    config.exemplar_chunk,
-    exemplars_lib.learn,
-    Keys(state.key, state.phase)("exemplars"),
-    images,
-    labels,
-    variables,
-    valid,
-    level=exemplar_level(config),
-    seen=_classes(state, data, config).seen,
-    rows=config.new_slots if later else len(labels),
-    data_rows=config.later_capacity if later else len(valid[2]),
-    slots=config.slots,
-    journal=journal,
-    entry="exemplars",
-    callback=_meta_report(report, state.phase, "exemplars", config, labels),
-  )
+def _with_old(new, state, config, variables):
+  """Images, features, labels of the new data, and of the old exemplars."""
+  images, labels = memory_lib.flat(state.memory)
+  features, _ = extract(config.model, config.method, variables, images)
+  old = (images, features, labels)
+  return tuple(map(np.concatenate, zip(new, old, strict=True)))
 
 
 def exemplar_level(config: Config) -> exemplars_lib.Level:

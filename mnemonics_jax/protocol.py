@@ -198,7 +198,7 @@ def forgetting(base_accuracies: Sequence[float]) -> float:
 
 
 def confidence_interval(
-  values: Float[np.ndarray, "n"] | Sequence[float],
+  values: Float[np.ndarray, " n"] | Sequence[float],
 ) -> tuple[float, float | None]:
   """Mean and half-width of its 95 % interval (Student's t; None for n = 1)."""
   from scipy import stats  # Slow to import, and needed at the end of a run.

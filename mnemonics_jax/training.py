@@ -23,14 +23,8 @@ from mnemonics_jax.heads import mask_logits
 from mnemonics_jax.journal import Journal
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.model import Model
+from mnemonics_jax.pace import Pace
 from mnemonics_jax.types import PyTree, Report, StepReport, Variables
-
-# Long epochs return to the host about this often, to show progress.
-_SECONDS_PER_CALL = 1.0
-
-
-class Diverged(FloatingPointError):
-  """A loss became NaN or infinite."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,7 +303,7 @@ def fit(
     step=0,
   )
   now = journal.resume(stage, like=now) or now
-  pace = 1
+  pace = Pace()
   while now.epoch < schedule.epochs:
     epoch_key = jax.random.fold_in(key, now.epoch)
     order = _shuffle(epoch_key, pool.count, len(pool.labels))
@@ -317,7 +311,7 @@ def fit(
     where = phase, stage, now.epoch, schedule.epochs
     while now.step < steps:
       began = time.perf_counter()
-      stop = min(now.step + pace, steps)
+      stop = min(now.step + pace.steps, steps)
       epoch, start = now.epoch, now.step
       variables, opt_state, sums = _steps(
         now.variables, now.opt_state, now.sums, teacher, pool, order, start,
@@ -327,15 +321,11 @@ def fit(
       loss = float(now.sums["loss"])
       # A loss is measured before its step's update.
       if not math.isfinite(loss) or not finite(now.variables):
-        raise Diverged(
-          f"Training diverged in phase {phase}, stage {stage}, epoch {epoch},"
-          f" steps {start} to {stop} (loss {loss / stop:g}). A learning rate"
-          f" below {rate:g} usually helps: --learning_rate, for the fine-tune"
-          " --finetune_learning_rate."
+        raise FloatingPointError(
+          f"Training diverged in epoch {epoch}, steps {start} to {stop} (loss"
+          f" {loss / stop:g}, learning rate {rate:g})."
         )
-      seconds = time.perf_counter() - began
-      pace = max(1, int(_SECONDS_PER_CALL * (stop - start) / seconds))
-      pace = devices.agree(pace)
+      pace.measure(stop - start, time.perf_counter() - began)
       if stop < steps:
         report(StepReport(*where, stop, steps))
         journal.offer(stage, now)

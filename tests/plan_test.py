@@ -5,12 +5,14 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import tiny
 
 from experiments import plan
 from experiments.settings import Settings, build
 from mnemonics_jax import bilevel
+from mnemonics_jax.data import Dataset
 
 CONFIG, STREAM = build(
   Settings(
@@ -42,13 +44,41 @@ def test_the_quick_estimate_is_near_the_compiled_one():
 
 
 def test_what_does_not_fit_is_said_with_what_does():
+  fixed, one = plan.level_bytes(CONFIG)
+  note = lambda config, classes: plan.memory_note(
+    config, STREAM, limit=int(fixed + classes * one)
+  )
   assert plan.memory_note(CONFIG, STREAM) is None
-  one = plan._exemplar_bytes(CONFIG, CONFIG.slots)
-  assert plan.memory_note(CONFIG, STREAM, limit=int(4.1 * one)) is None
-  note = plan.memory_note(CONFIG, STREAM, limit=int(2.5 * one))
-  assert "4 classes" in note and "--exemplar_chunk=2 fits" in note
+  assert note(CONFIG, 4.1) is None
+  assert "4 classes" in note(CONFIG, 2.5)
+  assert "--exemplar_chunk=2 should fit" in note(CONFIG, 2.5)
   # Heeding it is enough.
   chunked = dataclasses.replace(CONFIG, exemplar_chunk=2)
-  assert plan.memory_note(chunked, STREAM, limit=int(2.5 * one)) is None
-  note = plan.memory_note(CONFIG, STREAM, limit=one // 2)
-  assert re.search("smaller --memory", note)
+  assert note(chunked, 2.5) is None
+  assert "smaller --memory" in note(CONFIG, 0.5)
+
+
+def test_the_advice_agrees_with_what_was_compiled_for_imagenet():
+  """benchmarks/README.md: on 16 GB, 10 classes are on the edge."""
+  images = np.zeros((100, 224, 224, 3), np.uint8)
+  imagenet = Dataset(
+    name="folder",
+    train_images=images,
+    train_labels=np.arange(100, dtype=np.int32),
+    test_images=images[:1],
+    test_labels=np.zeros(1, np.int32),
+    class_names=tuple(map(str, range(100))),
+    mean=(0.5,) * 3,
+    std=(0.25,) * 3,
+  )
+  config, stream = build(
+    Settings(
+      "folder", "test", net="resnet18", memory="per_class:1", base_classes=50,
+      phases=5, scope="all", recipe="paper",
+    ),
+    imagenet,
+  )  # fmt: skip
+  config = dataclasses.replace(config, slots=20, class_size=1300)
+  note = plan.memory_note(config, stream, limit=16 * 10**9)
+  chunk = int(re.search(r"--exemplar_chunk=(\d+) should fit", note)[1])
+  assert 5 <= chunk <= 10

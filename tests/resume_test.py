@@ -273,8 +273,9 @@ def test_other_data_are_refused(workdir, monkeypatch):
 
 
 def test_a_kill_before_the_first_file_locks_nobody_out(tmp_path):
-  (tmp_path / "config.json.tmp").write_text("{")
+  (tmp_path / "config.json.1.draft").write_text("{")
   assert not interrupted.run_until(tmp_path, 1)
+  assert not list(tmp_path.rglob("*.draft"))
 
 
 def test_a_fresh_start_leaves_the_old_directory(tmp_path):

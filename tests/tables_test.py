@@ -11,7 +11,7 @@ import report_fixture
 from experiments import common, table_rows, table_views, tables
 from experiments import run as run_lib
 from experiments import workdir as workdir_lib
-from experiments.settings import UserError
+from experiments.settings import UserError, reductions
 from mnemonics_jax import data, report
 
 
@@ -206,7 +206,7 @@ def test_papers_numbers_stand_beside_and_are_labelled(tmp_path):
   cells[-1] = table_cells.failed(cells[-1], "loss is NaN")
   sheet = table_cells.Sheet(
     "2", "cifar100", "short", request.available, cells,
-    {row.name: table_rows.reductions(request.settings(row, 5, 0))
+    {row.name: reductions(request.settings(row, 5, 0))
      for row in request.available},
   )  # fmt: skip
   text = table_views.markdown(sheet, {"commands": ["python"]})

@@ -1,6 +1,7 @@
 """A directory of images: `train/<class>/*.jpg`, with `val/` or without."""
 
 from concurrent.futures import ThreadPoolExecutor
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -107,6 +108,17 @@ def _check_memory(root: Path, count: int, size: int) -> None:
     )
 
 
+# Trouble of disks and networks. A data set without the images that it hit would
+# be another one.
+_PASSING = (
+  errno.EIO,
+  errno.ESTALE,
+  errno.ETIMEDOUT,
+  errno.EMFILE,
+  errno.ENFILE,
+)
+
+
 def _decode_all(
   files: list[Path], size: int, progress: Progress | None
 ) -> tuple[np.ndarray, list[str]]:
@@ -119,6 +131,11 @@ def _decode_all(
     try:
       images[index] = decode(files[index], size)
     except Exception as error:  # Damaged files raise exceptions of any kind.
+      if getattr(error, "errno", None) in _PASSING:
+        raise DataError(
+          f"--data: {printable(str(files[index]))} cannot be read now"
+          f" ({_reason(error)}); repeat the command when the disk answers."
+        ) from error
       return _reason(error)
     return ""
 

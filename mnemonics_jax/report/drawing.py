@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 import csv
+import io
 from pathlib import Path
 from typing import Any, NamedTuple
 import warnings
 
 from matplotlib.figure import Figure
+
+from mnemonics_jax import files
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 COLORS = (
@@ -69,13 +72,15 @@ def save(drawing: Drawing, directory: Path) -> Path:
   with warnings.catch_warnings():
     # A name in a script without glyphs here is drawn as boxes, not a problem.
     warnings.filterwarnings("ignore", message="Glyph .* missing from")
-    drawing.figure.savefig(path, bbox_inches="tight", pad_inches=0.08)
-  with open(
-    path.with_suffix(".csv"), "w", newline="", encoding="utf-8"
-  ) as file:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(drawing.header)
-    writer.writerows(drawing.rows)
+    with files.replacing(path) as file:
+      drawing.figure.savefig(
+        file, format="png", bbox_inches="tight", pad_inches=0.08
+      )
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator="\n")
+  writer.writerow(drawing.header)
+  writer.writerows(drawing.rows)
+  files.write_text(path.with_suffix(".csv"), text.getvalue())
   return path
 
 

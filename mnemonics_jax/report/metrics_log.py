@@ -1,6 +1,6 @@
 """metrics.jsonl: one JSON object per line, whatever kills the run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import contextlib
 import errno
 import json
@@ -8,6 +8,8 @@ import math
 import os
 from pathlib import Path
 from typing import Any
+
+from mnemonics_jax.report.tensorboard import Events
 
 FILE_NAME = "metrics.jsonl"
 
@@ -21,44 +23,56 @@ class MetricsLog:
 
   def __init__(self, workdir: str | os.PathLike[str], tensorboard: bool = True):
     self._workdir = Path(workdir)
-    self._tensorboard = tensorboard
     self._file = None
-    self._writer = None
+    self._events = (
+      Events(self._workdir / "tensorboard") if tensorboard else None
+    )
 
   def __enter__(self) -> "MetricsLog":
     self._workdir.mkdir(parents=True, exist_ok=True)
     self._file = open(self._workdir / FILE_NAME, "a+b", buffering=0)
     self._file.seek(0)
     self._file.truncate(self._file.read().rfind(b"\n") + 1)
-    self._begin_mirror()
+    self._copy()
     return self
 
   def __exit__(self, *_: object) -> None:
     if self._file:
       self._file.close()
-    self._end_mirror()
+    if self._events:
+      self._events.close()
     self._file = None
 
   def sync(self) -> int:
     """Asks the disk to hold all records; returns the length of the file."""
-    os.fsync(self._open.fileno())
+    os.fsync(self._opened.fileno())
     return self._size
 
   @property
   def _size(self):
-    return self._open.seek(0, os.SEEK_END)
+    return self._opened.seek(0, os.SEEK_END)
 
   def truncate(self, size: int) -> None:
     """Forgets what was written after the file had this size."""
     if size < self._size:
-      self._open.truncate(size)
-      self._begin_mirror()
+      self._opened.truncate(size)
+      self._copy()
+
+  def _copy(self):
+    """Shows TensorBoard what is in the file, and nothing else."""
+    if self._events:
+      records = []
+      with contextlib.suppress(
+        ValueError
+      ):  # Whoever reads the log will say it.
+        records = read_metrics(self._workdir)
+      self._events.restart(records)
 
   def start_of(self, seed: int) -> int:
     """The size before the first record of a seed."""
-    self._open.seek(0)
+    self._opened.seek(0)
     size = 0
-    for line in self._open.read().splitlines(keepends=True):
+    for line in self._opened.read().splitlines(keepends=True):
       with contextlib.suppress(ValueError):
         if json.loads(line).get("seed") == seed:
           break
@@ -66,59 +80,22 @@ class MetricsLog:
     return size
 
   @property
-  def _open(self):
+  def _opened(self):
     if self._file is None:
       raise ValueError("MetricsLog is closed: write inside its with block")
     return self._file
 
-  def _begin_mirror(self):
-    """Events of all records. They are only a copy, and cannot be shortened."""
-    if not self._tensorboard:
-      return
-    from tensorboardX import SummaryWriter
-
-    self._end_mirror()
-    directory = self._workdir / "tensorboard"
-    for events in directory.glob("*tfevents*"):
-      events.unlink()
-    self._writer = SummaryWriter(str(directory), flush_secs=10)
-    with contextlib.suppress(ValueError):  # Not for us to say.
-      for record in read_metrics(self._workdir):
-        self._reflect(record)
-
-  def _end_mirror(self):
-    if mirror := self._mirror:
-      with contextlib.suppress(OSError):
-        mirror.close()
-    self._writer = None
-
-  def _reflect(self, record):
-    if mirror := self._mirror:
-      step = record.get("epoch", record.get("phase", 0))
-      for tag, value in _scalars(record):
-        mirror.add_scalar(tag, value, step)
-
-  @property
-  def _mirror(self) -> Any:
-    """TensorBoard's writer while its thread lives.
-
-    A full disk ends the thread; what it is sent would wait for ever.
-    """
-    writer: Any = self._writer
-    if writer and writer.file_writer.event_writer._worker.is_alive():
-      return writer
-    return None
-
   def write(self, record: Mapping[str, Any]) -> None:
     """Appends one record; numbers that are not finite become null."""
-    file = self._open
+    file = self._opened
     line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False)
     line = line.encode("utf-8", "backslashreplace") + b"\n"
     end = self._size
     if file.write(line) != len(line):
       file.truncate(end)
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
-    self._reflect(record)
+    if self._events:
+      self._events.add(record)
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -154,23 +131,3 @@ def _plain(value: Any) -> Any:
   if isinstance(value, float) and not math.isfinite(value):
     return None
   return value
-
-
-def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-  """TensorBoard tags and values, e.g. `seed_0/phase_1/train/loss`."""
-  where = [f"seed_{record['seed']}"] if "seed" in record else []
-  if "epoch" in record:  # Phase records are points of one curve instead.
-    where += [f"phase_{record['phase']}"] if "phase" in record else []
-    where += [str(record["stage"])] if "stage" in record else []
-  place = {"kind", "seed", "phase", "stage", "epoch"}
-
-  def walk(prefix: list[str], item: Any) -> Iterator[tuple[str, float]]:
-    if isinstance(item, Mapping):
-      for key, inner in item.items():
-        yield from walk([*prefix, str(key)], inner)
-    elif isinstance(item, (bool, str)) or item is None:
-      return
-    elif isinstance(item, (int, float)) or getattr(item, "shape", None) == ():
-      yield "/".join(prefix), float(item)
-
-  yield from walk(where, {k: v for k, v in record.items() if k not in place})

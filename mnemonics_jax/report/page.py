@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import importlib.resources
+import os
 from pathlib import Path
 import re
 
