@@ -152,7 +152,11 @@ def start_up() -> list[dict[str, Any]]:
           *("--phases=1", f"--workdir={folder}/run", "--fresh"),
         ],
         cwd=_ROOT,
-        env=os.environ | {"XDG_CACHE_HOME": folder, "PYTHONPATH": str(_ROOT)},
+        env=os.environ
+        | {
+          "JAX_COMPILATION_CACHE_DIR": f"{folder}/xla",
+          "PYTHONPATH": str(_ROOT),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

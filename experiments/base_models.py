@@ -5,6 +5,7 @@ model after phase 0. It is kept under a name made of everything that decides it:
 a run that finds its own takes it, and gets the numbers it would have had.
 """
 
+import dataclasses
 import hashlib
 from pathlib import Path
 import shutil
@@ -13,7 +14,7 @@ import jax
 import numpy as np
 
 from experiments.settings import DiskError, UserError
-from mnemonics_jax import __version__, checkpoint, phase
+from mnemonics_jax import __version__, checkpoint, devices, phase
 from mnemonics_jax.journal import Journal
 from mnemonics_jax.phase import Config, PhaseData
 from mnemonics_jax.types import PhaseState, Report, Variables
@@ -32,6 +33,11 @@ def train(
     return phase.train_model(state, data, config, report, journal)
   path = directory / _name(state, data, config)
   there = path.exists()
+  if not devices.same(there):
+    raise UserError(
+      f"--base_models={directory} must be on a disk that all machines see: some"
+      f" of the processes find {path.name} there, and others do not."
+    )
   # One that was begun here goes on, for its epochs are in the log.
   if not there or journal.started("train"):
     variables = phase.train_model(state, data, config, report, journal)
@@ -62,7 +68,7 @@ def _name(state, data, config):
   parts = [
     __version__,
     config.model,
-    config.method,
+    dataclasses.replace(config.method, distill=True),  # Nothing is old yet.
     config.base,
     config.augment,
     config.capacity,

@@ -25,7 +25,7 @@ from experiments.settings import (
   UserError,
   check_effect,
 )
-from experiments.stopping import Stopped
+from experiments.stopping import CONTINUE, Stopped
 from mnemonics_jax import data
 from mnemonics_jax.data import DataError, Dataset
 from mnemonics_jax.protocol import ProtocolError
@@ -275,8 +275,10 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   workdir = directory("workdir", workdir_lib.default(settings))
   base_models = directory("base_models")
   dataset = load()
+  how = CONTINUE
   if FLAGS.fresh:
     workdir = workdir_lib.fresh(workdir)
+    how = f"To continue, give --workdir={workdir} instead of --fresh."
   results = run(
     settings,
     dataset,
@@ -284,6 +286,7 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
     tensorboard=FLAGS.tensorboard,
     base_models=base_models,
     saving=saving,
+    how=how,
   )
   print(f"\n{report.console_table(results)}\n")
   print(f"Report: {report.build([workdir])}")

@@ -58,7 +58,7 @@ def computing() -> Iterator[None]:
       f" ({jax.default_backend()}); leave it out to use all."
     )
   with contextlib.ExitStack() as stack:
-    if distributed and jax.process_index():
+    if jax.process_index():
       nowhere = stack.enter_context(open(os.devnull, "w"))
       stack.enter_context(contextlib.redirect_stdout(nowhere))
       stack.enter_context(contextlib.redirect_stderr(nowhere))
@@ -71,11 +71,11 @@ def computing() -> Iterator[None]:
 
 def own(path: Path) -> Path:
   """A directory that only this process writes: `path` itself, or a copy."""
-  if FLAGS.coordinator is None:
-    return path
   import jax
   from jax.experimental import multihost_utils
 
+  if jax.process_count() == 1:
+    return path
   mine = path
   if jax.process_index():
     folder = tempfile.mkdtemp()

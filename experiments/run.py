@@ -28,6 +28,7 @@ def run(
   tensorboard: bool = True,
   base_models: Path | None = None,
   saving: Policy = Policy(),
+  how: str = CONTINUE,
 ) -> dict[str, Any]:
   """Trains once per seed and returns (and writes) the results.
 
@@ -40,6 +41,7 @@ def run(
     tensorboard: whether TensorBoard events are written, too.
     base_models: where models of phase 0 are kept, None to train each anew.
     saving: when checkpoints are written, and which are kept.
+    how: a sentence on how to continue, if somebody stops it.
 
   Raises:
     Stopped: a signal has asked for it; the next call continues.
@@ -53,10 +55,10 @@ def run(
   train = None
   if base_models is not None:
     train = functools.partial(base_models_lib.train, base_models)
-  stop = Stop()
+  stop = Stop(how)
   with (
     workdir_lib.locked(workdir),
-    stop.listening(f"What is saved in {workdir} is safe. {CONTINUE}"),
+    stop.listening(f"What is saved in {workdir} is safe."),
     report.MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
     pending = [s for s in settings.seeds if not _result(workdir, s).exists()]

@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 from typing import Any, NamedTuple
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -166,6 +167,12 @@ class Saver(Journal):
       shutil.rmtree(aside, ignore_errors=True)
       error.path.rename(aside)
       self._say(f"{error}. It is now {aside.name}, and an older one is used.")
+    stage = self._running[0] or ""
+    if not devices.same(zlib.crc32(f"{state.phase} {stage}".encode()) >> 1):
+      raise UserError(
+        f"--workdir: the processes see different checkpoints in {self.directory};"
+        " it must be on a disk that all machines see."
+      )
     self._prune()  # Parts of a later phase rest on what is no longer there.
     return state, records
 

@@ -24,19 +24,23 @@ class Stopped(Exception):
     code: exit code that tells which signal asked.
   """
 
-  def __init__(self, code: int):
-    super().__init__(f"Stopped and saved. {CONTINUE}")
+  def __init__(self, code: int, how: str = CONTINUE):
+    super().__init__(f"Stopped and saved. {how}")
     self.code = code
 
 
 class Stop:
   """Whether somebody has asked the run to end.
 
+  Args:
+    how: a sentence on how to continue.
+
   Attributes:
     asked: the signal that this process got, or None.
   """
 
-  def __init__(self):
+  def __init__(self, how: str = CONTINUE):
+    self._how = how
     self.asked: signal.Signals | None = None
 
   def agreed(self) -> int:
@@ -52,17 +56,17 @@ class Stop:
   def obey(self) -> None:
     """Raises `Stopped` if somebody has asked; see `agreed`."""
     if asked := self.agreed():
-      raise Stopped(_CODES[signal.Signals(asked)])
+      raise Stopped(_CODES[signal.Signals(asked)], self._how)
 
   @contextlib.contextmanager
-  def listening(self, message: str) -> Iterator[None]:
+  def listening(self, safe: str) -> Iterator[None]:
     """Takes note of signals instead of dying of them.
 
     Files are whole at any moment, so a run that does not come to its next
     opportunity to save is ended without it. A second signal ends it at once.
 
     Args:
-      message: how to continue; told when the run is ended without saving.
+      safe: what is not lost when the run is ended without saving.
     """
     if threading.current_thread() is not threading.main_thread():
       yield  # Only the main thread may handle signals.
@@ -81,7 +85,7 @@ class Stop:
     old_writer = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     done = threading.Event()
     watcher = threading.Thread(
-      target=_watch, args=(reader, done, message), daemon=True
+      target=_watch, args=(reader, done, f"{safe} {self._how}"), daemon=True
     )
     watcher.start()
     try:

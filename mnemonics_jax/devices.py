@@ -82,6 +82,13 @@ def put(array: np.ndarray | jax.Array, rows: bool = False) -> jax.Array:
   )
 
 
+def same(value: int) -> bool:
+  """Whether all processes have this value."""
+  if jax.process_count() == 1:
+    return True
+  return bool(np.ptp(multihost_utils.process_allgather(np.int32(value))) == 0)
+
+
 def agree(value: int) -> int:
   """The largest value of all processes: clocks differ, but steps must not."""
   if jax.process_count() == 1:

@@ -42,6 +42,8 @@ def run(
   workdir: Path,
   saving: Policy = ALWAYS,
   recipe: BilevelConfig = RECIPE,
+  base_models: Path | None = None,
+  tensorboard: bool = False,
   **changes,
 ) -> None:
   """Runs the tiny data set to its end, or to an exception."""
@@ -50,7 +52,8 @@ def run(
       dataclasses.replace(SETTINGS, **changes),
       tiny.dataset(classes=4),
       workdir,
-      tensorboard=False,
+      tensorboard=tensorboard,
+      base_models=base_models,
       saving=saving,
     )
 
@@ -77,7 +80,7 @@ def run_until(
   """
   saves = itertools.count(1)
   condition = when if callable(when) else lambda: next(saves) == when
-  stop = mock.patch.object(run_lib, "Stop", lambda: _StopWhen(condition))
+  stop = mock.patch.object(run_lib, "Stop", lambda _: _StopWhen(condition))
   with stop, contextlib.suppress(Stopped):
     run(workdir, **changes)
     return True

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import interrupted
@@ -19,7 +20,8 @@ import tiny
 from experiments import saving as saving_lib
 from experiments import workdir as workdir_lib
 from experiments.settings import UserError
-from mnemonics_jax import checkpoint, methods, networks
+from experiments.stopping import Stopped
+from mnemonics_jax import checkpoint, methods, networks, training
 from mnemonics_jax.methods import bic
 from mnemonics_jax.model import Model
 from mnemonics_jax.report import read_metrics
@@ -99,6 +101,9 @@ def assert_log_is_whole(workdir):
       5, dict(method="bic", transfer="in_out", recipe=WHOLE_NETWORK),
       id="bic", marks=pytest.mark.slow,
     ),
+    pytest.param(
+      5, dict(exemplar_chunk=1), id="chunks", marks=pytest.mark.slow
+    ),
   ],
 )  # fmt: skip
 def test_stopping_again_and_again_changes_nothing(
@@ -122,6 +127,42 @@ def test_stopping_again_and_again_changes_nothing(
       assert re.search(
         rf"Continuing seed 0 in phase \d, stage {stage}\.", output
       )
+
+
+def test_a_shared_base_model_changes_nothing(tmp_path, whole):
+  workdir, models = tmp_path / "out", tmp_path / "models"
+  starts = 1
+  while not interrupted.run_until(workdir, 4, base_models=models):
+    starts += 1
+    assert_log_is_whole(workdir)
+  assert starts > 3
+  assert interrupted.files(workdir) == whole()
+  assert_log_is_whole(workdir)
+  (model,) = models.iterdir()
+  # Another run finds it, and a killed one's draft does no harm.
+  (models / f"{model.name}.partial-1").mkdir()
+  interrupted.run(tmp_path / "again", interrupted.NEVER, base_models=models)
+  assert interrupted.files(tmp_path / "again") == whole()
+  assert list(models.iterdir()) == [model]
+
+
+def test_a_signal_saves_at_the_next_opportunity(tmp_path, whole, monkeypatch):
+  finite = training.finite
+
+  def ask(variables):
+    monkeypatch.setattr(training, "finite", finite)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return finite(variables)
+
+  monkeypatch.setattr(training, "finite", ask)
+  with pytest.raises(Stopped) as stopped:
+    interrupted.run(tmp_path, interrupted.NEVER)
+  assert stopped.value.code == 143
+  assert "same command continues" in str(stopped.value)
+  (part,) = _saved(tmp_path)
+  assert checkpoint.restore(part)[1]["stage"] == "train"
+  interrupted.run(tmp_path, interrupted.NEVER)
+  assert interrupted.files(tmp_path) == whole()
 
 
 def test_parts_are_pruned_and_phases_kept(workdir):
@@ -203,6 +244,25 @@ def test_parts_that_rest_on_a_damaged_phase_are_dropped(workdir, whole):
   assert_log_is_whole(workdir)
 
 
+def test_what_a_run_falls_back_on_is_kept(workdir):
+  checkpoints = workdir / "seed_0" / "checkpoints"
+  _flip(checkpoints / "phase_01")
+  interrupted.run_until(workdir, 1, saving=saving_lib.Policy(0.0, keep=1))
+  assert (checkpoints / "phase_00").exists()
+
+
+def test_trouble_with_reading_is_no_damage(workdir, monkeypatch):
+  before = sorted(workdir.rglob("*"))
+
+  def fail(_):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+  monkeypatch.setattr(checkpoint, "restore", fail)
+  with pytest.raises(UserError, match=r"cannot be read now .* nothing was"):
+    interrupted.run(workdir)
+  assert sorted(workdir.rglob("*")) == before
+
+
 def test_another_number_of_devices_begins_the_phase_again(
   workdir, monkeypatch, capsys
 ):
@@ -215,6 +275,8 @@ def test_another_number_of_devices_begins_the_phase_again(
   monkeypatch.setattr(checkpoint, "restore", elsewhere)
   interrupted.run_until(workdir, 1)
   assert "made on 8 devices; the phase begins again" in capsys.readouterr().out
+  # The older parts rest on a log that is gone.
+  assert [path.name for path in _saved(workdir)[2:]] == ["phase_02_part_000"]
   assert_log_is_whole(workdir)
 
 
@@ -317,7 +379,7 @@ def test_a_full_disk_ends_the_run_and_spares_what_is_saved(
     while True:
       file.write(bytes(4096))
   with pytest.raises((UserError, OSError), match=r"No space left on device"):
-    interrupted.run(workdir)
+    interrupted.run(workdir, tensorboard=True)
   assert _saved(workdir) == good
   assert (workdir / "metrics.jsonl").read_bytes().startswith(log)
   ballast.unlink()
