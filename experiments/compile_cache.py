@@ -1,4 +1,4 @@
-"""Compiled programs kept on disk: a second start does not compile them again.
+"""Compiled programs kept on disk: a second start takes the long ones from there.
 
 They are kept in $JAX_COMPILATION_CACHE_DIR, or else with the user's caches.
 Without a directory that can be written, every start compiles.

@@ -48,9 +48,10 @@ def run(
     UserError: what is asked for cannot be done, or training diverged.
   """
   config, stream = build(settings, dataset)
-  workdir_lib.claim(workdir, settings, _checksum(dataset))
+  moved = workdir_lib.claim(workdir, settings, _checksum(dataset))
   print(plan.describe(settings, config, stream, workdir), flush=True)
-  for note in filter(None, [*dataset.notes, plan.memory_note(config, stream)]):
+  memory = plan.memory_note(config, stream)
+  for note in filter(None, [*dataset.notes, moved, memory]):
     print(f"Note: {note}", flush=True)
   train = None
   if base_models is not None:

@@ -53,7 +53,7 @@ def fresh(workdir: Path) -> Path:
   return candidate
 
 
-def claim(workdir: Path, settings: Settings, data: int) -> None:
+def claim(workdir: Path, settings: Settings, data: int) -> str | None:
   """Makes `workdir` this configuration's own, or refuses.
 
   An existing directory is only entered if it is empty or holds a
@@ -63,6 +63,9 @@ def claim(workdir: Path, settings: Settings, data: int) -> None:
     workdir: the directory.
     settings: the configuration.
     data: a checksum of the data it is run on.
+
+  Returns:
+    What else has changed since the run began, if it matters, for a person.
   """
   path = workdir / "config.json"
   if path.exists():
@@ -89,7 +92,7 @@ def claim(workdir: Path, settings: Settings, data: int) -> None:
         f"--workdir={workdir} belongs to a run on other data, though of the same"
         " name. Choose another --workdir or add --fresh."
       )
-    return
+    return _moved(claimed.get("environment", {}))
   try:
     # A kill may have left a draft of config.json.
     if workdir.exists() and (
@@ -114,6 +117,23 @@ def claim(workdir: Path, settings: Settings, data: int) -> None:
     raise UserError(
       f"--workdir={workdir} cannot be used ({error}); choose another one."
     ) from error
+  return None
+
+
+def _moved(began):
+  """A sentence if a run goes on with other packages or other devices."""
+  now = _environment()
+  packages, there = now["packages"], began.get("packages", {})
+  changes = [
+    f"{name} is now {packages[name]}, was {there[name]}"
+    for name in ("jax", "jaxlib")
+    if name in there and there[name] != packages[name]
+  ]
+  if began.get("devices", now["devices"]) != now["devices"]:
+    changes.append("it runs on other devices")
+  if not changes:
+    return None
+  return f"since this run began, {', '.join(changes)}: last digits may differ."
 
 
 class BusyError(UserError):

@@ -349,6 +349,16 @@ def test_a_fresh_start_leaves_the_old_directory(tmp_path):
   assert workdir_lib.fresh(out) == tmp_path / "out-3"
 
 
+def test_other_packages_are_told(workdir, capsys):
+  path = workdir / "config.json"
+  config = json.loads(path.read_text())
+  config["environment"]["packages"]["jax"] = "0.0.1"
+  path.write_text(json.dumps(config))
+  capsys.readouterr()
+  interrupted.run_until(workdir, 1)
+  assert "was 0.0.1: last digits may differ." in capsys.readouterr().out
+
+
 def test_other_settings_are_refused(workdir):
   with pytest.raises(UserError, match=r"epochs \(2 there, 3 now\)"):
     interrupted.run(workdir, epochs=3)
