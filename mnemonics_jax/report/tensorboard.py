@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
 from pathlib import Path
+import platform
 import time
 from typing import Any
 
@@ -20,34 +21,40 @@ class Events:
 
   def restart(self, records: Iterable[Mapping[str, Any]]) -> None:
     """Events of these records and no others: events cannot be taken back."""
-    # The writer without SummaryWriter's thread, which a full disk would end
-    # while everybody waits for it.
-    from tensorboardX.event_file_writer import EventsWriter
+    # Not SummaryWriter: a full disk would end its thread, and everybody else
+    # would wait for it.
+    from tensorboardX.record_writer import RecordWriter
 
     self.close()
     with contextlib.suppress(OSError):
       self._directory.mkdir(exist_ok=True)
       for events in self._directory.glob("*tfevents*"):
         events.unlink()
-      self._writer = EventsWriter(str(self._directory / "events"))
+      name = f"events.out.tfevents.{time.time():.0f}.{platform.node()}"
+      self._writer = RecordWriter(str(self._directory / name))
+    self._write(file_version="brain.Event:2")
     for record in records:
       self.add(record)
 
   def add(self, record: Mapping[str, Any]) -> None:
-    if self._writer is None:
-      return
-    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore
     from tensorboardX.summary import scalar
 
     step = record.get("epoch", record.get("phase", 0))
-    try:
-      for tag, value in _scalars(record):
-        self._writer.write_event(
-          Event(wall_time=time.time(), step=step, summary=scalar(tag, value))
-        )
-      self._writer.flush()
-    except OSError:
-      self.close()
+    for tag, value in _scalars(record):
+      self._write(step=step, summary=scalar(tag, value))
+    with contextlib.suppress(OSError):
+      if self._writer is not None:
+        self._writer.flush()
+
+  def _write(self, **event):
+    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore
+
+    if self._writer is not None:
+      event = Event(wall_time=time.time(), **event)
+      try:
+        self._writer.write(event.SerializeToString())
+      except OSError:
+        self.close()
 
   def close(self) -> None:
     if self._writer is not None:
