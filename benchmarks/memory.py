@@ -71,7 +71,7 @@ def main(_):
 
 
 def meta_step_bytes(model: Model, exemplars: int) -> int:
-  """Bytes of a compiled meta step on `exemplars` images, arguments included."""
+  """Bytes of a compiled meta step on `exemplars` images, arguments and result included."""
   config = bilevel.BilevelConfig(
     scope="all", remat="step", inner_steps=_INNER_STEPS.value
   )
@@ -97,7 +97,11 @@ def meta_step_bytes(model: Model, exemplars: int) -> int:
   # Buffers are assigned before machine code is made: leave that unoptimised.
   compiled = lowered.compile({"xla_backend_optimization_level": 0})
   memory: Any = compiled.memory_analysis()
-  return memory.temp_size_in_bytes + memory.argument_size_in_bytes
+  return (
+    memory.temp_size_in_bytes
+    + memory.argument_size_in_bytes
+    + memory.output_size_in_bytes
+  )
 
 
 def _shown(row):

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from benchmarks.torch_resnet import ResNet, load
 
 _BATCH, _RATE, _PAD = 128, 0.01, 4
+_REST = "batch norm, ReLU, update, the rest"
 
 
 class TransferConv(nn.Module):
@@ -104,6 +105,27 @@ def train_steps(path, kind, steps, channels_last):
     return total
 
   return step, {"torch": torch.__version__}
+
+
+def profile(path, kind, steps):
+  """Seconds of an SGD step in each kind of operation, channels last."""
+  step, facts = train_steps(path, kind, steps, channels_last=True)
+  step()
+  names = {
+    "aten::mkldnn_convolution": "convolutions, forward",
+    "aten::convolution_backward": "convolutions, backward",
+  }
+
+  def profiled():
+    with torch.profiler.profile() as trace:
+      step()
+    seconds = dict.fromkeys([*names.values(), _REST], 0.0)
+    for event in trace.key_averages():
+      name = names.get(event.key, _REST)
+      seconds[name] += event.self_cpu_time_total / steps / 1e6
+    return seconds
+
+  return profiled, facts
 
 
 def gemm(size, repeats):

@@ -10,8 +10,8 @@ ResNet-32, 128 CIFAR-shaped images, forward, backward and SGD update:
 - in_out, out: weight transfer over frozen kernels.
 
 Ours are the compiled steps of `training.fit`, on one device or on one virtual
-device per processor. The last table is the share of an epoch in which no
-compiled step runs.
+device per processor. Then a profile of the plain step; the last table is the
+share of an epoch in which no compiled step runs.
 """
 
 import contextlib
@@ -79,6 +79,8 @@ def main(_):
     for kind in _KINDS.value:
       rows = _compare(path, network, kind, steps, has_torch, peak)
       part(kind, f"{network}, {kind} step", rows)
+    rows = _profile(path, network, has_torch)
+    part("profile", f"Where the time of {network}'s plain step goes", rows)
     long = f"{folder}/epoch.npz"
     size = 2048 if _QUICK.value else 5000
     _contestant(
@@ -145,6 +147,23 @@ def _compare(path, network, kind, steps, has_torch, peak):
   ]
 
 
+def _profile(path, network, has_torch):
+  """Seconds of the plain step by its parts; of several, the fastest profile."""
+  makers = {"ours": ("jax_profile:profile", {"network": network})}
+  if has_torch:
+    makers["torch"] = ("torch_train:profile", {})
+  columns = {}
+  for name, (factory, more) in makers.items():
+    with _contestant(factory, path=path, kind="plain", steps=4, **more) as c:
+      turns = [c.turn() and c.result() for _ in range(_ROUNDS.value)]
+    columns[name] = min(turns, key=lambda parts: sum(parts.values()))
+  return [
+    {"name": part}
+    | {name: column.get(part) for name, column in columns.items()}
+    for part in columns["ours"]
+  ]
+
+
 def _gaps(path, network) -> dict[str, Any]:
   """The epoch with the smallest share of time between compiled steps."""
   with _contestant("jax_train:epochs", path=path, network=network) as c:
@@ -156,6 +175,8 @@ def _gaps(path, network) -> dict[str, Any]:
 _SHOWN = {
   "name": ("", "{}"),
   "seconds": ("seconds", "{:.3f}"),
+  "ours": ("ours", "{:.3f} s"),
+  "torch": ("PyTorch, channels last", "{:.3f} s"),
   "images_per_second": ("images/s", "{:.0f}"),
   "time": ("time", "{:.2f}×"),
   "peak_share": ("of peak", "{:.0%}"),

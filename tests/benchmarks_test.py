@@ -27,21 +27,58 @@ def test_table_is_aligned_markdown():
   ]
 
 
-@pytest.mark.slow
-def test_hypergradient_quick(tmp_path):
-  output = tmp_path / "result.json"
-  command = [sys.executable, "-m", "benchmarks.hypergradient", "--quick"]
+def _quick(name, folder, *flags):
+  output = folder / "result.json"
   done = subprocess.run(
-    [*command, "--rounds=1", f"--output={output}"],
+    [
+      *(sys.executable, "-m", f"benchmarks.{name}", "--quick"),
+      *(f"--output={output}", *flags),
+    ],
     cwd=_ROOT,
     capture_output=True,
     text=True,
     check=False,
   )
   assert done.returncode == 0, done.stderr
-  results = json.loads(output.read_text())
+  return json.loads(output.read_text()), done.stdout
+
+
+@pytest.mark.slow
+def test_hypergradient_quick(tmp_path):
+  results, text = _quick("hypergradient", tmp_path, "--rounds=1")
   names = {row["name"] for row in results["meta_step_2"]}
   assert {f'ours, remat="{r}"' for r in ("none", "step", "nested")} <= names
-  assert "torch" in results["versions"] or "PyTorch is not" in done.stdout
+  assert "torch" in results["versions"] or "PyTorch is not" in text
   for row in results.get("agreement", []):
     assert row["relative difference"] < 1e-6
+
+
+@pytest.mark.slow
+def test_train_step_quick(tmp_path):
+  results, _ = _quick("train_step", tmp_path, "--rounds=1")
+  for kind in ("plain", "in_out", "out"):
+    first = [row["first_loss"] for row in results[kind]]
+    assert max(first) / min(first) - 1 < 1e-3
+  assert all(row["ours"] > 0 for row in results["profile"])
+
+
+@pytest.mark.slow
+def test_phases_quick(tmp_path):
+  results, _ = _quick("phases", tmp_path)
+  assert [row["compiled"] for row in results["phases"][2:]] == [0] * 4
+
+
+@pytest.mark.slow
+def test_scaling_quick(tmp_path):
+  results, _ = _quick("scaling", tmp_path, "--rounds=1")
+  for row in results["devices"]:
+    assert row["difference"] < 1e-5
+    moves = {name for name, count in row["moves"].items() if count}
+    assert moves <= {"all-reduce"}
+  assert results["two_processes"]["one process, 2 devices"] < 1e-5
+
+
+@pytest.mark.slow
+def test_memory_quick(tmp_path):
+  results, _ = _quick("memory", tmp_path)
+  assert results["rows"]

@@ -5,6 +5,7 @@ The number of devices is fixed when JAX starts, hence a process of its own.
 
 import re
 
+import interrupted
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -180,3 +181,15 @@ def test_whole_phases_run_and_compile_once():
   # Chance is 1/6; nothing is compiled in the third phase.
   assert protocol.accuracy(result.confusion["final"]["nme"]) > 0.5
   assert "/jax/core/compile/backend_compile_duration" not in events
+
+
+def test_a_run_continues_on_another_number_of_devices(tmp_path):
+  """Between phases, with a base model that was shared."""
+  workdir, models = tmp_path / "out", tmp_path / "models"
+  after = lambda: (workdir / "seed_0" / "checkpoints" / "phase_00").exists()
+  with devices.use(8):
+    assert not interrupted.run_until(workdir, after, base_models=models)
+  with devices.use(1):
+    interrupted.run(workdir, base_models=models)
+  assert (workdir / "results.json").exists()
+  assert len(list(models.iterdir())) == 1

@@ -8,7 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from mnemonics_jax import networks
+from mnemonics_jax import augment, bilevel, exemplars, methods, networks
+from mnemonics_jax.heads import CosineHead
+from mnemonics_jax.model import Model
 
 
 def _sizes(tree, name):
@@ -140,3 +142,24 @@ def test_bfloat16_computes_near_float32_and_keeps_what_lasts_in_float32():
   assert 1e-4 < _distance(features, half_features) < 0.05
   assert _distance(stats, half_stats) < 0.02
   assert _distance(grads, half_grads) < 0.2
+
+
+def test_bfloat16_keeps_meta_gradients_in_float32():
+  rows = lambda n: bilevel.Exemplars(
+    jax.random.uniform(jax.random.key(n), (n, 8, 8, 3)), jnp.arange(n) % 2
+  )
+  grads = {}
+  for dtype in (None, "bfloat16"):
+    network = networks.resnet8(image_shape=(8, 8, 3), width=4, dtype=dtype)
+    model = Model(network, CosineHead(), 2)
+    level = exemplars.configure(
+      bilevel.BilevelConfig(inner_steps=2),
+      model,
+      methods.LUCIR(),
+      augment.NoAugmentation(),
+    )
+    loss, grads[dtype] = bilevel.hypergradient(
+      rows(4), model.init(jax.random.key(0)), rows(8), **level._asdict()
+    )
+    assert loss.dtype == grads[dtype].dtype == jnp.float32
+  assert 1e-4 < _distance(grads[None], grads["bfloat16"]) < 0.5

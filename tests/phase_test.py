@@ -37,6 +37,7 @@ def _setup(method, *, split=(3, 1, 2), policy=protocol.PerClass(3), **options):
   settings = dict(
     capacity=72,
     later_capacity=60,
+    class_size=12,
     slots=(slots := protocol.memory_slots(policy, split, 12)),
     new_slots=max(split[1:]) * slots,
     old_slots=6 * slots,
@@ -60,11 +61,33 @@ def _run(config, stream, seed=0, forget=lambda i: None):
   return state, results
 
 
+class _Spy:
+  """Images that note which of them are asked for."""
+
+  def __init__(self, images):
+    self._images = images
+    self.asked = []
+
+  def __getitem__(self, rows):
+    self.asked.append(rows)
+    return self._images[rows]
+
+
 @pytest.mark.parametrize("name", sorted(methods.METHODS))
 def test_every_method_learns_all_phases(name):
   method = methods.METHODS[name]()
   config, stream = _setup(method, finetune="head")
+  spy = _Spy(stream._dataset.train_images)
+  object.__setattr__(stream._dataset, "train_images", spy)
   state, results = _run(config, stream)
+  # The classes of a phase are asked for in it, once and never again.
+  asked = [
+    set(stream._dataset.train_labels[rows].tolist()) for rows in spy.asked
+  ]
+  if method.joint:
+    assert asked == [{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}]
+  else:
+    assert asked == [{0, 1, 2}, {3}, {4, 5}]
   assert [r.classes_seen for r in results] == [3, 4, 6]
   assert state.phase == 3 and state.classes_seen == 6
   for result in results:
@@ -88,6 +111,13 @@ def test_every_method_learns_all_phases(name):
     ("bic", dict(exemplars="random", adjust=True)),
     ("icarl", dict(exemplars="herding")),
     ("lwf", dict(exemplars="mnemonics", policy=protocol.Total(12))),
+    *(
+      pytest.param(
+        name, dict(exemplars=exemplars, adjust=True), marks=pytest.mark.slow
+      )
+      for name in ("lwf", "icarl", "bic", "lucir")
+      for exemplars in ("random", "herding", "mnemonics")
+    ),
   ],
 )
 def test_results_do_not_depend_on_old_raw_data(name, options):
@@ -106,6 +136,26 @@ def test_results_do_not_depend_on_old_raw_data(name, options):
   assert not dataset.train_images.any()
   jax.tree.map(np.testing.assert_array_equal, honest.variables, blind.variables)
   np.testing.assert_array_equal(honest.memory.images, blind.memory.images)
+
+
+def test_the_model_after_the_fine_tune_is_the_next_teacher(monkeypatch):
+  """With transfer and BiC's bias layers, all of which are in it."""
+  config, stream = _setup(
+    methods.BiC(), transfer="in_out", finetune="all", exemplars="herding"
+  )
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  state, _ = phase.run_phase(state, stream[1], config)
+  fit, teachers = training.fit, []
+
+  def spy(*args, **kwargs):
+    teachers.append(kwargs.get("teacher"))
+    return fit(*args, **kwargs)
+
+  monkeypatch.setattr(training, "fit", spy)
+  phase.run_phase(state, stream[2], config)
+  trained, finetuned = teachers
+  assert finetuned is None
+  jax.tree.map(np.testing.assert_array_equal, trained, state.variables)
 
 
 def test_only_the_joint_upper_bound_sees_old_data():

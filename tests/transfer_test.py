@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemonics_jax import networks, transfer
+from mnemonics_jax import methods, networks, training, transfer
 from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.model import Model
 
@@ -94,6 +94,40 @@ def test_out_needs_no_kernel_gradient(variables):
     counts[kind] = jaxpr.count("conv2d_dw")
   assert counts["in_out"] > 0
   assert counts["out"] == 0
+
+
+@pytest.mark.parametrize("kind", ["in_out", "out"])
+def test_a_training_step_with_out_has_no_kernel_gradient(
+  variables, kind, monkeypatch
+):
+  steps, programs = training._steps, []
+
+  def watched(*args, **static):
+    programs.append(jax.make_jaxpr(lambda *a: steps(*a, **static))(*args))
+    raise StopIteration
+
+  monkeypatch.setattr(training, "_steps", watched)
+  identity = transfer.init(variables["params"]["backbone"], kind)
+  seen = jnp.ones(MODEL.classes, bool)
+  pool = training.make_pool(
+    np.zeros((8, *MODEL.network.image_shape), np.uint8),
+    np.zeros(8, np.int32),
+    8,
+  )
+  with pytest.raises(StopIteration):
+    training.fit(
+      jax.random.key(0),
+      transfer.apply(variables, identity),
+      pool,
+      model=MODEL,
+      method=methods.LUCIR(),
+      schedule=training.Schedule(epochs=1, batch_size=8),
+      classes=methods.Classes(~seen, seen),
+      rows=seen,
+      scope="transfer",
+      report=lambda _: None,
+    )
+  assert ("conv2d_dw" in str(programs[0])) == (kind == "in_out")
 
 
 def test_scale_shapes(variables):

@@ -1,0 +1,70 @@
+"""Where the time of our training steps goes, by XLA's own profiler."""
+
+from collections import defaultdict
+import glob
+import re
+import tempfile
+
+import jax
+
+from benchmarks import jax_train
+from mnemonics_jax import training
+
+FORWARD = "convolutions, forward"
+BACKWARD = "convolutions, backward"
+KERNELS = "of these, gradients of kernels"
+REST = "batch norm, ReLU, update, the rest"
+
+
+def profile(path: str, network: str, kind: str, steps: int):
+  """Seconds of an SGD step in which some thread worked on each of its parts."""
+  task = jax_train._Task(path, network, kind)
+  program = training._steps.lower(*task.args(0, 1), **task.static).compile()
+  parts = _parts(program.as_text())
+
+  def run():
+    args = task.args(0, steps)
+    task.carry = jax.block_until_ready(program(*args))
+
+  run()  # The first call is slower.
+
+  def step():
+    with tempfile.TemporaryDirectory() as folder:
+      with jax.profiler.trace(folder):
+        run()
+      (file,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
+      trace = jax.profiler.ProfileData.from_file(file)
+    spans = defaultdict(list)
+    for plane in trace.planes:
+      for line in plane.lines:
+        for event in line.events:
+          for part in parts.get(event.name, ()):
+            spans[part].append((event.start_ns, event.end_ns))
+    order = (FORWARD, BACKWARD, KERNELS, REST)
+    return {part: _union(spans[part]) / steps / 1e9 for part in order}
+
+  return step, {}
+
+
+def _parts(text):
+  """The parts of a step to which each instruction that is traced belongs."""
+  parts = {}
+  for name, of in re.findall(r'%(\S+) = .*op_name="([^"]*)"', text):
+    # Gradients of kernels are loops of their own, inside the loop over steps.
+    if re.search(r"/Conv_\d+/.*while", of):
+      if name.startswith("while"):
+        parts[name] = (BACKWARD, KERNELS)
+    elif re.match("ynn_fusion|conv", name):
+      parts[name] = (BACKWARD if "transpose(" in of else FORWARD,)
+    elif not name.startswith("while"):
+      parts[name] = (REST,)
+  return parts
+
+
+def _union(spans):
+  """The length of what intervals cover together."""
+  total = end = 0
+  for start, stop in sorted(spans):
+    total += max(0, stop - max(start, end))
+    end = max(end, stop)
+  return total
