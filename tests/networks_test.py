@@ -159,7 +159,11 @@ def test_bfloat16_keeps_meta_gradients_in_float32():
       augment.NoAugmentation(),
     )
     loss, grads[dtype] = bilevel.hypergradient(
-      rows(4), model.init(jax.random.key(0)), rows(8), **level._asdict()
+      rows(4),
+      model.init(jax.random.key(0)),
+      rows(8),
+      key=jax.random.key(1),
+      **level._asdict(),
     )
     assert loss.dtype == grads[dtype].dtype == jnp.float32
   assert 1e-4 < _distance(grads[None], grads["bfloat16"]) < 0.5
