@@ -11,12 +11,8 @@ an optional competitor: `pip install -e .[bench]`.
 
 import contextlib
 import dataclasses
-import datetime
 import importlib.metadata
 import importlib.util
-import json
-import pathlib
-import platform
 import tempfile
 from typing import Any
 
@@ -85,29 +81,16 @@ def main(_):
   plan = QUICK if _QUICK.value else FULL
   if _INNER_STEPS.value:
     plan = dataclasses.replace(plan, inner_steps=tuple(_INNER_STEPS.value))
-  packages = ("jax", "jaxlib", "torch", "numpy")
   has_torch = importlib.util.find_spec("torch") is not None
   if not has_torch:
-    packages = tuple(p for p in packages if p != "torch")
     print("PyTorch is not installed, so nothing is compared with it.")
     print("Install it with: pip install -e '.[bench]'\n")
-  results: dict[str, Any] = {
-    "date": datetime.date.today().isoformat(),
-    "machine": measure.machine() | {"threads": _THREADS.value},
-    "versions": {"python": platform.python_version()}
-    | {p: importlib.metadata.version(p) for p in packages},
-    "plan": dataclasses.asdict(plan),
-  }
-  output = pathlib.Path(_OUTPUT.value)
-  output.parent.mkdir(parents=True, exist_ok=True)
-
-  def part(name, title, rows):
-    results[name] = rows
-    text = measure.table([_shown(row) for row in rows])
-    print(f"{title}\n\n{text}\n", flush=True)
-    # After each part: the next one may not survive.
-    output.write_text(json.dumps(results, indent=2) + "\n")
-
+  results = measure.Results(_OUTPUT.value, _THREADS.value)
+  facts = {"plan": dataclasses.asdict(plan)}
+  part = lambda name, title, rows: results.add(
+    name, title, rows, _shown, **facts
+  )
+  used = {}  # PyTorch's memory by inner steps.
   with tempfile.TemporaryDirectory() as folder:
     meta, same = (f"{folder}/{name}.npz" for name in ("meta", "same"))
     _ours("write", path=meta, problem=plan.meta).close()
@@ -120,12 +103,14 @@ def main(_):
         # The slower layout has shown what it can do.
         times = {r["name"]: r.get("seconds", np.inf) for r in rows}
         rivals = sorted(rivals, key=lambda name: times[name])[:1]
+        peaks = {r["name"]: r.get("peak_bytes") for r in rows}
+        used.update((steps, peaks[name]) for name in rivals)
     if "head" in _PARTS.value:
       rows = head_step(plan)
       title = f'scope="head", {plan.head["exemplars"]} exemplars'
       part("head", f"{title}, {plan.head_steps} inner steps", rows)
     if "growth" in _PARTS.value:
-      rows = growth(meta, plan, rivals, results)
+      rows = growth(meta, plan, rivals, used)
       part("growth", "Memory of the meta step over inner steps", rows)
     if "agreement" in _PARTS.value and has_torch:
       rows = [agreement(same, plan.same, steps) for steps in plan.inner_steps]
@@ -203,7 +188,7 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
   return rows
 
 
-def growth(path, plan, rivals, results) -> list[dict[str, Any]]:
+def growth(path, plan, rivals, used) -> list[dict[str, Any]]:
   """Bytes the compiler allots per remat, and what PyTorch was seen to use."""
   lengths = plan.growth
   with _ours("memory", problem=plan.meta, lengths=lengths) as compiler:
@@ -214,15 +199,10 @@ def growth(path, plan, rivals, results) -> list[dict[str, Any]]:
   ]
   if not rivals:
     return rows
-  measured = {}
   for n in plan.torch_growth:
     with _theirs(rivals[0], path=path, inner_steps=n) as rival:
-      measured[n] = rival.turn().peak_bytes
-  for n in plan.inner_steps:
-    for row in results.get(f"meta_step_{n}", []):
-      if row["name"] == rivals[0]:
-        measured[n] = row.get("peak_bytes")
-  return [row | {"PyTorch": measured.get(row["inner steps"])} for row in rows]
+      used = used | {n: rival.turn().peak_bytes}
+  return [row | {"PyTorch": used.get(row["inner steps"])} for row in rows]
 
 
 def head_step(plan) -> list[dict[str, Any]]:

@@ -19,7 +19,6 @@ from mnemonics_jax.model import Model
 
 CLASSES = 100
 METHOD = LwF(head=CosineHead())
-KINDS = ("plain", "phase", "in_out", "out")
 SCHEDULE = training.Schedule(epochs=1, batch_size=128)
 RATE = 0.01
 

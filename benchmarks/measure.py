@@ -4,12 +4,18 @@ A shared machine is fast in one minute and slow in the next. Contestants
 therefore take turns (A, B, A, B, ...) and are compared by their fastest turns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import ctypes
+import datetime
 import gc
 import importlib
+import importlib.metadata
+import json
 import multiprocessing
 import os
+import pathlib
+import platform
 import resource
 import sys
 import time
@@ -182,6 +188,59 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
   rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
   lines.insert(1, "| " + " | ".join(rule) + " |")
   return "\n".join(lines)
+
+
+class Results:
+  """The JSON of a benchmark: for each part its rows, and when and where.
+
+  Parts that are not measured again stay what they were.
+
+  Args:
+    path: the file.
+    threads: processors that were used, if it matters.
+  """
+
+  def __init__(self, path: str, threads: int | None = None):
+    self._path, self._threads = pathlib.Path(path), threads
+    self._path.parent.mkdir(parents=True, exist_ok=True)
+    self._parts: dict[str, Any] = {}
+    if self._path.exists():
+      self._parts = json.loads(self._path.read_text())
+
+  def add(
+    self,
+    name: str,
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    shown: Callable[[Any], Mapping[str, Any]],
+    **facts: Any,
+  ) -> None:
+    """Prints a part and writes it: the next one may not survive.
+
+    Args:
+      name: of the part.
+      title: what its table is about.
+      rows: what was measured.
+      shown: a row as it is printed.
+      **facts: what else the numbers depend on.
+    """
+    print(f"{title}\n\n{table([shown(row) for row in rows])}\n", flush=True)
+    self._parts[name] = {
+      "date": datetime.date.today().isoformat(),
+      "machine": machine() | {"threads": self._threads},
+      "versions": _versions(),
+      **facts,
+      "rows": rows,
+    }
+    self._path.write_text(json.dumps(self._parts, indent=2) + "\n")
+
+
+def _versions() -> dict[str, str]:
+  found = {"python": platform.python_version()}
+  for package in ("jax", "jaxlib", "numpy", "torch"):
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      found[package] = importlib.metadata.version(package)
+  return found
 
 
 def machine() -> dict[str, Any]:

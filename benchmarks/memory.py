@@ -8,9 +8,6 @@ learned for some classes at a time (`--exemplar_chunk`), 20 images each at 224×
 pixels, with the whole network unrolled (`scope="all"`, `remat="step"`).
 """
 
-import datetime
-import json
-import pathlib
 import time
 from typing import Any
 
@@ -56,22 +53,19 @@ def main(_):
         "compile_seconds": time.perf_counter() - began,
       }
     )
-    print(measure.table([_shown(row) for row in rows]), flush=True)
-  results = {
-    "date": datetime.date.today().isoformat(),
-    "machine": measure.machine(),
-    "jax": jax.__version__,
-    "image_size": size,
-    "inner_steps": _INNER_STEPS.value,
-    "rows": rows,
-  }
-  output = pathlib.Path(_OUTPUT.value)
-  output.parent.mkdir(parents=True, exist_ok=True)
-  output.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"{chunk} classes: {used / 2**30:.1f} GiB", flush=True)
+  measure.Results(_OUTPUT.value).add(
+    "memory",
+    f"ResNet-18, {size}×{size}",
+    rows,
+    _shown,
+    image_size=size,
+    inner_steps=_INNER_STEPS.value,
+  )
 
 
 def meta_step_bytes(model: Model, exemplars: int) -> int:
-  """Bytes of a compiled meta step on `exemplars` images, arguments and result included."""
+  """Bytes of a compiled meta step on `exemplars` images, all included."""
   config = bilevel.BilevelConfig(
     scope="all", remat="step", inner_steps=_INNER_STEPS.value
   )

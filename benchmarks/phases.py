@@ -13,8 +13,6 @@ altogether, with an empty cache of compiled programs and with a full one.
 """
 
 import dataclasses
-import datetime
-import json
 import os
 import pathlib
 import subprocess
@@ -43,38 +41,29 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 def main(_):
   phases = 5 if _QUICK.value else 25
-  rows = run_phases(phases)
-  shown = [
-    {
+  results = measure.Results(_OUTPUT.value)
+  results.add(
+    "phases",
+    f"{phases} phases",
+    run_phases(phases),
+    lambda row: {
       "phase": row["phase"],
       "classes": row["classes"],
       "programs compiled": row["compiled"],
       "compiling": f"{row['compile_seconds']:.1f} s",
       "running": f"{row['seconds'] - row['compile_seconds']:.1f} s",
-    }
-    for row in rows
-  ]
-  print(f"{phases} phases\n\n{measure.table(shown)}\n", flush=True)
-  starts = start_up()
-  shown = [
-    {
+    },
+  )
+  results.add(
+    "start_up",
+    "Starts",
+    start_up(),
+    lambda row: {
       "start": row["name"],
       "first epoch": f"{row['first_epoch']:.1f} s",
       "whole run": f"{row['seconds']:.1f} s",
-    }
-    for row in starts
-  ]
-  print(measure.table(shown))
-  output = pathlib.Path(_OUTPUT.value)
-  output.parent.mkdir(parents=True, exist_ok=True)
-  results = {
-    "date": datetime.date.today().isoformat(),
-    "machine": measure.machine(),
-    "jax": jax.__version__,
-    "phases": rows,
-    "start_up": starts,
-  }
-  output.write_text(json.dumps(results, indent=2) + "\n")
+    },
+  )
 
 
 def run_phases(phases: int) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ accelerators are. The step is that of a later phase (augmentation, teacher,
 distillation), under a transfer guard: nothing passes between host and device.
 """
 
-import datetime
 import json
 import os
 import pathlib
@@ -20,7 +19,6 @@ import tempfile
 from typing import Any
 
 from absl import app, flags
-import jax
 
 from benchmarks import measure
 from benchmarks.measure import Contestant
@@ -41,33 +39,30 @@ _ROOT = pathlib.Path(__file__).parents[1]
 
 def main(_):
   network = "resnet8" if _QUICK.value else "resnet32"
+  results = measure.Results(_OUTPUT.value, _THREADS.value)
   with tempfile.TemporaryDirectory() as folder:
-    rows = virtual_devices(f"{folder}/problem.npz", network)
-    shown = [
-      {
+    results.add(
+      "devices",
+      f"{network}, phase step",
+      virtual_devices(f"{folder}/problem.npz", network),
+      lambda row: {
         "devices": row["devices"],
         "seconds": f"{row['seconds']:.3f}",
         "loss": f"{row['loss']:.6f}",
         "difference": f"{row['difference']:.0e}",
         **row["moves"],
-      }
-      for row in rows
-    ]
-    print(f"{network}, phase step\n\n{measure.table(shown)}\n", flush=True)
-    differences = two_processes(pathlib.Path(folder))
-  for name, difference in differences.items():
-    print(f"Two processes against {name}: losses differ by {difference:.0e}.")
-  output = pathlib.Path(_OUTPUT.value)
-  output.parent.mkdir(parents=True, exist_ok=True)
-  results = {
-    "date": datetime.date.today().isoformat(),
-    "machine": measure.machine() | {"threads": _THREADS.value},
-    "jax": jax.__version__,
-    "network": network,
-    "devices": rows,
-    "two_processes": differences,
-  }
-  output.write_text(json.dumps(results, indent=2) + "\n")
+      },
+      network=network,
+    )
+    results.add(
+      "two_processes",
+      "Losses of digits in two processes",
+      two_processes(pathlib.Path(folder)),
+      lambda row: {
+        "against": row["against"],
+        "difference": f"{row['difference']:.0e}",
+      },
+    )
 
 
 def virtual_devices(path: str, network: str) -> list[dict[str, Any]]:
@@ -95,7 +90,7 @@ def virtual_devices(path: str, network: str) -> list[dict[str, Any]]:
   return rows
 
 
-def two_processes(folder: pathlib.Path) -> dict[str, float]:
+def two_processes(folder: pathlib.Path) -> list[dict[str, Any]]:
   """Largest relative differences of a loss of phase 0 to those of one process.
 
   That one has two devices, like the two together, or one device, which sums in
@@ -118,13 +113,16 @@ def two_processes(folder: pathlib.Path) -> dict[str, float]:
   for process in processes:
     _wait(process)
   pair = _losses(folder / "pair")
-  return {
-    f"one process, {devices} device{'s' * (devices > 1)}": max(
-      abs(b / a - 1)
-      for a, b in zip(_losses(folder / str(devices)), pair, strict=True)
-    )
+  return [
+    {
+      "against": f"one process, {devices} device{'s' * (devices > 1)}",
+      "difference": max(
+        abs(b / a - 1)
+        for a, b in zip(_losses(folder / str(devices)), pair, strict=True)
+      ),
+    }
     for devices in (1, 2)
-  }
+  ]
 
 
 def _digits(workdir, *more, devices=1):

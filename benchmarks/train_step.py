@@ -15,11 +15,8 @@ share of an epoch in which no compiled step runs.
 """
 
 import contextlib
-import datetime
 import importlib.metadata
 import importlib.util
-import json
-import pathlib
 import tempfile
 from typing import Any
 
@@ -52,24 +49,11 @@ def main(_):
   has_torch = importlib.util.find_spec("torch") is not None
   if not has_torch:
     print("PyTorch is not installed: pip install -e '.[bench]'\n")
-  packages = ["jax", "jaxlib", *(["torch"] if has_torch else [])]
-  results: dict[str, Any] = {
-    "date": datetime.date.today().isoformat(),
-    "machine": measure.machine() | {"threads": _THREADS.value},
-    "versions": {p: importlib.metadata.version(p) for p in packages},
-    "network": network,
-  }
-  output = pathlib.Path(_OUTPUT.value)
-  output.parent.mkdir(parents=True, exist_ok=True)
-
-  def part(name, title, rows):
-    results[name] = rows
-    print(
-      f"{title}\n\n{measure.table([_shown(r) for r in rows])}\n", flush=True
-    )
-    output.write_text(json.dumps(results, indent=2) + "\n")
-
-  results["peak_flops"] = peak = _peak(has_torch)
+  results = measure.Results(_OUTPUT.value, _THREADS.value)
+  peak = _peak(has_torch)
+  part = lambda name, title, rows: results.add(
+    name, title, rows, _shown, network=network, peak_flops=peak
+  )
   print(f"Matrix products: {peak / 1e9:.0f} GFLOP/s\n", flush=True)
   with tempfile.TemporaryDirectory() as folder:
     path = f"{folder}/problem.npz"
