@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from experiments import common
+from experiments import command
 
 EXPERIMENTS = ("digits", "cifar", "folder", "tables", "report")
 
@@ -27,7 +27,7 @@ def main() -> None:
   for flag in flags.FLAGS.get_key_flags_for_module(module):
     # Makes `--help` show the experiment's flags.
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-  common.run_main(module.main, arguments=name == "report")
+  command.run(module.main, arguments=name == "report")
 
 
 if __name__ == "__main__":

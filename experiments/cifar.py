@@ -9,7 +9,7 @@ paper's ResNet-32 and 160 epochs a phase, for an accelerator.
 
 from absl import flags
 
-from experiments import common
+from experiments import command, common
 from experiments.settings import PAPER
 
 FLAGS = flags.FLAGS
@@ -50,4 +50,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  common.run_main(main)
+  command.run(main)

@@ -1,19 +1,15 @@
-"""The flags that experiments share, and how a command ends.
+"""The flags that experiments share, and what they ask for.
 
 A flag that is not given takes the value of the preset.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 import dataclasses
-import errno
-import logging
 import os
 from pathlib import Path
-import re
-import sys
 from typing import TYPE_CHECKING, Any
 
-from absl import app, flags
+from absl import flags
 
 from experiments import launch
 from experiments import workdir as workdir_lib
@@ -25,11 +21,9 @@ from experiments.settings import (
   UserError,
   check_effect,
 )
-from experiments.stopping import CONTINUE, Stopped
+from experiments.stopping import CONTINUE
 from mnemonics_jax import data
-from mnemonics_jax.data import DataError, Dataset
-from mnemonics_jax.protocol import ProtocolError
-from mnemonics_jax.report import WorkdirError
+from mnemonics_jax.data import Dataset
 
 if TYPE_CHECKING:
   from experiments.saving import Policy
@@ -348,79 +342,3 @@ def load_data(name: str, data_dir: str | None, **options: Any) -> Dataset:
       task, completed=done, total=total
     )
     return data.load(name, data_dir, progress=advance, **options)
-
-
-def run_main(
-  main: Callable[[Sequence[str]], None], *, arguments: bool = False
-) -> None:
-  """Runs `main` as a command; a user's mistake is one sentence and exit 2.
-
-  Args:
-    main: called with the command line that is left after the flags.
-    arguments: whether `main` takes arguments that are not flags.
-  """
-
-  def parse(argv):
-    try:
-      rest = FLAGS(argv)
-    except (flags.Error, ValueError) as error:
-      _refuse(_explain(error))
-    for name in FLAGS:
-      if FLAGS[name].present and FLAGS[name].value == "":
-        _refuse(f"--{name} is empty; give it a value or leave it out.")
-    return rest
-
-  def guarded(argv):
-    # They tell what they found and where they write; nobody asked. absl, the
-    # voice of the checkpoints, is set to tell by app.run.
-    for library in ("absl", "jax", "matplotlib", "openTSNE"):
-      logging.getLogger(library).setLevel(logging.WARNING)
-    try:
-      if len(argv) > 1 and not arguments:
-        raise UserError(
-          f"{argv[1]!r} is not a flag; flags look like --phases=5."
-        )
-      main(argv)
-    except (UserError, ProtocolError, DataError, WorkdirError) as error:
-      _refuse(str(error))
-    except Stopped as stopped:
-      print(stopped, file=sys.stderr)
-      sys.exit(stopped.code)
-    except KeyboardInterrupt:
-      print("\nStopped.", file=sys.stderr)
-      sys.exit(130)
-    except OSError as error:
-      if error.errno not in _DISK_TROUBLE:
-        raise
-      _refuse(
-        f"{error.filename or 'A file'} cannot be written ({error.strerror})."
-        " What is saved is safe; make room and repeat the command to continue."
-      )
-
-  app.run(guarded, flags_parser=parse)
-
-
-_DISK_TROUBLE = (
-  errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES,
-  errno.EPERM, errno.ESTALE, errno.ENOTCONN,
-)  # fmt: skip
-
-
-def _explain(error):
-  """absl's complaint with the remedy for this kind of flag."""
-  found = re.match(r"flag --(\w+)=(.*?): ", str(error), re.DOTALL)
-  if found is None:
-    return f"{error} (--help lists all flags)"
-  name, value = found.groups()
-  choices = getattr(FLAGS[name].parser, "enum_values", ())
-  remedy = {
-    "bool": f"write --{name} or --no{name}",
-    "int": "give a whole number",
-    "float": "give a number",
-  }.get(FLAGS[name].flag_type(), f"choose one of {', '.join(choices)}")
-  return f"--{name}={value} cannot be used; {remedy}."
-
-
-def _refuse(message):
-  print(f"error: {message}", file=sys.stderr)
-  sys.exit(2)

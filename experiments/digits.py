@@ -9,7 +9,7 @@ digits are learned first, then the others one by one.
 
 from absl import flags
 
-from experiments import common
+from experiments import command, common
 from mnemonics_jax import data
 
 flags.adopt_module_key_flags(common)
@@ -35,4 +35,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  common.run_main(main)
+  command.run(main)

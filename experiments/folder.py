@@ -8,7 +8,7 @@ val/<class>/*; without val/ a part of each class is held out for testing.
 
 from absl import flags
 
-from experiments import common
+from experiments import command, common
 from experiments.settings import PAPER_IMAGENET, UserError
 
 FLAGS = flags.FLAGS
@@ -65,4 +65,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  common.run_main(main)
+  command.run(main)

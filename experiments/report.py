@@ -12,7 +12,7 @@ from pathlib import Path
 
 from absl import flags
 
-from experiments import common
+from experiments import command, common
 from mnemonics_jax import report
 
 _OUTPUT = flags.DEFINE_string(
@@ -47,4 +47,4 @@ def _check_output(path: Path) -> None:
 
 
 if __name__ == "__main__":
-  common.run_main(main, arguments=True)
+  command.run(main, arguments=True)

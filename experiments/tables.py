@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from experiments import cifar, common, digits, launch, table_rows
+from experiments import cifar, command, common, digits, launch, table_rows
 from experiments import workdir as workdir_lib
 from experiments.settings import DiskError, Settings, UserError, reductions
 from experiments.stopping import Stopped
@@ -326,13 +326,13 @@ def _write(
       for row in request.available
     },
   )
-  command = shlex.join(["python", "-m", "experiments.tables", *sys.argv[1:]])
+  asked = shlex.join(["python", "-m", "experiments.tables", *sys.argv[1:]])
   record = {
     "table": request.table,
     "dataset": request.dataset,
     "preset": request.preset,
     "flags": dict(request.given),
-    "commands": list(dict.fromkeys([*old.get("commands", ()), command])),
+    "commands": list(dict.fromkeys([*old.get("commands", ()), asked])),
     "environment": _environment(request, every.values(), old),
     "cells": every,
   }
@@ -391,4 +391,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  common.run_main(main)
+  command.run(main)

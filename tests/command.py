@@ -11,7 +11,7 @@ from unittest import mock
 
 from absl.testing import flagsaver
 
-from experiments import common
+from experiments import command
 
 
 class Outcome(NamedTuple):
@@ -58,7 +58,7 @@ def call(name: str, *arguments: str, cwd: Path) -> Outcome:
   ):
     os.environ.pop("MNEMONICS_DATA_DIR", None)
     try:
-      common.run_main(module.main, arguments=name == "report")
+      command.run(module.main, arguments=name == "report")
     except SystemExit as stop:
       code = stop.code
   files = sorted(str(path.relative_to(cwd)) for path in _files(cwd) - before)

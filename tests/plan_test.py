@@ -58,8 +58,9 @@ def test_what_does_not_fit_is_said_with_what_does():
   assert "smaller --memory" in note(CONFIG, 0.5)
 
 
+@pytest.mark.slow
 def test_the_advice_agrees_with_what_was_compiled_for_imagenet():
-  """benchmarks/README.md: on 16 GB, 10 classes are on the edge."""
+  """benchmarks/README.md: on 16 GB, 5 classes fit and 10 just do not."""
   images = np.zeros((100, 224, 224, 3), np.uint8)
   imagenet = Dataset(
     name="folder",
@@ -81,4 +82,4 @@ def test_the_advice_agrees_with_what_was_compiled_for_imagenet():
   config = dataclasses.replace(config, slots=20, class_size=1300)
   note = plan.memory_note(config, stream, limit=16 * 10**9)
   chunk = int(re.search(r"--exemplar_chunk=(\d+) should fit", note)[1])
-  assert 5 <= chunk <= 10
+  assert 5 <= chunk < 10

@@ -8,7 +8,7 @@ from absl.testing import flagsaver
 import pytest
 import report_fixture
 
-from experiments import common, table_rows, table_views, tables
+from experiments import command, table_rows, table_views, tables
 from experiments import run as run_lib
 from experiments import workdir as workdir_lib
 from experiments.settings import UserError, reductions
@@ -347,7 +347,7 @@ def test_mistakes_get_one_sentence_and_exit_code_2(
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(sys, "argv", ["tables", *flags])
   with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
-    common.run_main(tables.main)
+    command.run(tables.main)
   assert stop.value.code == 2
   message = capsys.readouterr().err.strip()
   assert named in message and "Traceback" not in message
