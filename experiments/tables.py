@@ -295,7 +295,12 @@ def _write(
 
   path = _path(request, ".json")
   path.parent.mkdir(parents=True, exist_ok=True)
-  old = workdir_lib.read_json(path) if path.exists() else {}
+  try:
+    old = workdir_lib.read_json(path) if path.exists() else {}
+  except UserError as error:
+    raise UserError(
+      f"{path} is damaged; remove it, and it is written again."
+    ) from error
   ours = {row.name: row for row in request.available}
 
   def valid(cell):

@@ -8,11 +8,18 @@ from absl.testing import flagsaver
 import pytest
 import report_fixture
 
-from experiments import command, table_rows, table_views, tables
+from experiments import (
+  base_models,
+  command,
+  table_rows,
+  table_views,
+  tables,
+)
 from experiments import run as run_lib
 from experiments import workdir as workdir_lib
-from experiments.settings import UserError, reductions
-from mnemonics_jax import data, report
+from experiments.settings import DiskError, UserError, build, reductions
+from experiments.stopping import Stopped
+from mnemonics_jax import data, phase, report
 
 
 def _request(root, **flags):
@@ -258,6 +265,51 @@ def test_a_failing_cell_does_not_stop_the_others(
   assert "failed" not in _written(request)[1]
 
 
+@pytest.mark.parametrize("error", [DiskError("full"), Stopped(143)])
+def test_what_would_stop_every_cell_stops_the_table(
+  tmp_path, digits, monkeypatch, error
+):
+  request = _request(tmp_path, rows="herding", seeds="0,1", phases="2")
+  started = []
+
+  def run(settings, *_, **__):
+    started.append(settings.seeds)
+    raise error
+
+  monkeypatch.setattr(run_lib, "run", run)
+  with pytest.raises(type(error)):
+    tables.fill(request, digits, tensorboard=False)
+  assert started == [(0,)]
+
+
+def test_a_cell_that_another_command_runs_is_left_to_it(
+  tmp_path, digits, monkeypatch
+):
+  request = _request(tmp_path, rows="herding", seeds="0,1", phases="2")
+
+  def run(settings, _, workdir, **__):
+    if settings.seeds == (0,):
+      raise workdir_lib.BusyError("in use")
+    report_fixture.write(workdir, seeds=settings.seeds)
+
+  monkeypatch.setattr(run_lib, "run", run)
+  tables.fill(request, digits, tensorboard=False)
+  cells = _written(request)[0]["cells"]
+  status = [cells[f"herding/n2/seed_{seed}"]["status"] for seed in (0, 1)]
+  assert status == ["pending", "finished"]
+
+
+def test_a_damaged_table_says_what_to_do(tmp_path, digits, monkeypatch):
+  request = _request(tmp_path, rows="herding", seeds="0", phases="2")
+  monkeypatch.setattr(run_lib, "run", _never)
+  path = tmp_path / "tables" / f"{request.name}.json"
+  path.parent.mkdir()
+  path.write_text("{")
+  with pytest.raises(UserError, match="remove it, and it is written again"):
+    tables.fill(request, digits, tensorboard=False)
+  assert path.read_text() == "{"
+
+
 def _fixed(settings, workdir, started):
   started.append((settings.exemplars, *settings.seeds))
   report_fixture.write(workdir, seeds=settings.seeds)
@@ -290,6 +342,19 @@ def test_commands_with_other_seeds_and_rows_fill_one_table(
 
 
 # --- running
+
+
+def test_rows_share_the_models_they_have_in_common(tmp_path, digits):
+  names = {}
+  for table in ("1", "s2"):
+    request = _request(tmp_path, table=table, seeds="0", phases="1")
+    for row in request.available:
+      config, stream = build(request.settings(row, 1, 0), digits)
+      state = phase.begin_run(0, config)
+      names[row.name] = base_models._name(state, stream[0], config)
+  assert names["lucir"] == names["lucir_mnemonics"]
+  assert names["lucir"] == names["distill"] == names["nodistill"]
+  assert names["bic"] == names["bic_mnemonics"] != names["lucir"]
 
 
 def test_cells_are_run_once_and_share_the_base_model(
