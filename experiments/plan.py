@@ -1,6 +1,7 @@
 """What a run is going to do, in plain words, and how long it will take."""
 
 from collections.abc import Callable
+import functools
 import math
 import time
 
@@ -157,6 +158,7 @@ def memory_note(
   )
 
 
+@functools.cache
 def level_bytes(config: Config) -> tuple[float, float]:
   """About what learning exemplars occupies on a device, from shapes alone.
 

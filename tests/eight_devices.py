@@ -187,9 +187,12 @@ def test_a_run_continues_on_another_number_of_devices(tmp_path):
   """Between phases, with a base model that was shared."""
   workdir, models = tmp_path / "out", tmp_path / "models"
   after = lambda: (workdir / "seed_0" / "checkpoints" / "phase_00").exists()
+  options = dict(
+    base_models=models, exemplars="herding", adjust=False, finetune="none"
+  )
   with devices.use(8):
-    assert not interrupted.run_until(workdir, after, base_models=models)
+    assert not interrupted.run_until(workdir, after, **options)
   with devices.use(1):
-    interrupted.run(workdir, base_models=models)
+    interrupted.run(workdir, **options)
   assert (workdir / "results.json").exists()
   assert len(list(models.iterdir())) == 1

@@ -109,8 +109,10 @@ def test_every_method_learns_all_phases(name):
   [
     ("lucir", dict(exemplars="mnemonics", adjust=True, transfer="in_out")),
     ("bic", dict(exemplars="random", adjust=True)),
-    ("icarl", dict(exemplars="herding")),
-    ("lwf", dict(exemplars="mnemonics", policy=protocol.Total(12))),
+    pytest.param(
+      *("lwf", dict(exemplars="mnemonics", policy=protocol.Total(12))),
+      marks=pytest.mark.slow,
+    ),
     *(
       pytest.param(
         name, dict(exemplars=exemplars, adjust=True), marks=pytest.mark.slow
