@@ -36,18 +36,22 @@ _SIGMA = 10.0
 
 def select(
   rng: np.random.Generator,
-  features: Float[np.ndarray, "n d"],
+  features: Float[np.ndarray, "n d"] | None,
   labels: Int[np.ndarray, " n"],
   classes: Iterable[int],
   *,
   strategy: str,
   allowance: int,
 ) -> Int[np.ndarray, " picks"]:
-  """Rows of the images that become exemplars, at most `allowance` per class."""
+  """Rows of the images that become exemplars, at most `allowance` per class.
+
+  Only herding looks at features.
+  """
   picks = []
   for label in classes:
     own = np.flatnonzero(labels == label)
     if strategy == "herding":
+      assert features is not None
       chosen = selection.herding(features[own], allowance)
     else:
       chosen = selection.random(rng, len(own), allowance)

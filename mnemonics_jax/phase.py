@@ -177,7 +177,9 @@ def run_phase(
   begin("exemplars")
   new = data.labels >= state.classes_seen  # The upper bound sees old data, too.
   new_images, new_labels = data.images[new], data.labels[new]
-  new_features, _ = extract(model, method, variables, new_images)
+  new_features = None
+  if config.exemplars != "random":  # That looks at nothing.
+    new_features, _ = extract(model, method, variables, new_images)
   picks = exemplars_lib.select(
     keys.numpy("select"),
     new_features,

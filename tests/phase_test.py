@@ -10,6 +10,7 @@ import tiny
 from mnemonics_jax import (
   augment,
   bilevel,
+  evaluate,
   exemplars,
   memory,
   methods,
@@ -316,6 +317,21 @@ def test_bic_never_trains_on_what_it_calibrates_with(monkeypatch):
   assert len(validation) == 4  # One of each old class and one new image.
   assert not as_rows(pools[0]) & as_rows(validation)
   assert len(pools[0]) + len(validation) == 12 + 9
+
+
+@pytest.mark.parametrize("exemplars", ["herding", "random"])
+def test_images_pass_a_trained_model_once(monkeypatch, exemplars):
+  """Also if the head is fine-tuned: the features stay what they were."""
+  config, stream = _setup(methods.LwF(), exemplars=exemplars, finetune="head")
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  passed = []
+  for module in (phase, evaluate):
+    monkeypatch.setattr(
+      module, "extract", lambda *a: passed.append(len(a[3])) or extract(*a)
+    )
+  phase.run_phase(state, stream[1], config)
+  new, test, kept = 12, 4 * 6, 4 * 3
+  assert sum(passed) == (new if exemplars == "herding" else 0) + test + kept
 
 
 def _compilations(policy):
