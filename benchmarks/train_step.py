@@ -120,6 +120,7 @@ def _compare(path, network, kind, steps, has_torch, peak):
     {
       "name": name,
       "seconds": best.seconds / steps,
+      "cpu_seconds": best.cpu_seconds / steps,
       "images_per_second": _BATCH * steps / best.seconds,
       "time": best.seconds / unit if unit else None,
       "peak_share": flops / best.seconds / peak,
@@ -159,6 +160,7 @@ def _gaps(path, network) -> dict[str, Any]:
 _SHOWN = {
   "name": ("", "{}"),
   "seconds": ("seconds", "{:.3f}"),
+  "cpu_seconds": ("CPU seconds", "{:.2f}"),
   "ours": ("ours", "{:.3f} s"),
   "torch": ("PyTorch, channels last", "{:.3f} s"),
   "images_per_second": ("images/s", "{:.0f}"),
