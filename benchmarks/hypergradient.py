@@ -24,7 +24,7 @@ from benchmarks.measure import Contestant, ContestantError
 
 _QUICK = flags.DEFINE_bool("quick", False, "Small shapes, one minute.")
 _OUTPUT = flags.DEFINE_string(
-  "output", "benchmarks/results/hypergradient.json", "Where the JSON goes."
+  "output", None, "JSON file; the default is below benchmarks/results."
 )
 _PARTS = flags.DEFINE_list(
   "parts", ["meta", "head", "growth", "agreement"], "Tables to make."
@@ -85,7 +85,9 @@ def main(_):
   if not has_torch:
     print("PyTorch is not installed, so nothing is compared with it.")
     print("Install it with: pip install -e '.[bench]'\n")
-  results = measure.Results(_OUTPUT.value, _THREADS.value)
+  results = measure.Results(
+    "hypergradient", _OUTPUT.value, _QUICK.value, _THREADS.value
+  )
   facts = {"plan": dataclasses.asdict(plan)}
   part = lambda name, title, rows: results.add(
     name, title, rows, _shown, **facts

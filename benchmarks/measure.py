@@ -22,6 +22,8 @@ import time
 import traceback
 from typing import Any, NamedTuple
 
+from mnemonics_jax import files
+
 
 class Sample(NamedTuple):
   """One turn.
@@ -196,12 +198,21 @@ class Results:
   Parts that are not measured again stay what they were.
 
   Args:
-    path: the file.
+    name: of the benchmark.
+    path: the file; None is the benchmark's own below `benchmarks/results`.
+    quick: whether these are not the numbers to be quoted.
     threads: processors that were used, if it matters.
   """
 
-  def __init__(self, path: str, threads: int | None = None):
-    self._path, self._threads = pathlib.Path(path), threads
+  def __init__(
+    self,
+    name: str,
+    path: str | None,
+    quick: bool,
+    threads: int | None = None,
+  ):
+    own = f"benchmarks/results/{name}{'_quick' if quick else ''}.json"
+    self._path, self._threads = pathlib.Path(path or own), threads
     self._path.parent.mkdir(parents=True, exist_ok=True)
     self._parts: dict[str, Any] = {}
     if self._path.exists():
@@ -232,7 +243,7 @@ class Results:
       **facts,
       "rows": rows,
     }
-    self._path.write_text(json.dumps(self._parts, indent=2) + "\n")
+    files.write_text(self._path, json.dumps(self._parts, indent=2) + "\n")
 
 
 def _versions() -> dict[str, str]:

@@ -22,7 +22,7 @@ from mnemonics_jax.model import Model
 
 _QUICK = flags.DEFINE_bool("quick", False, "Images of 64×64 pixels.")
 _OUTPUT = flags.DEFINE_string(
-  "output", "benchmarks/results/memory.json", "Where the JSON goes."
+  "output", None, "JSON file; the default is below benchmarks/results."
 )
 _CHUNKS = flags.DEFINE_multi_integer(
   "chunk", [100, 20, 10, 5, 2], "Classes whose exemplars are learned at once."
@@ -54,7 +54,7 @@ def main(_):
       }
     )
     print(f"{chunk} classes: {used / 2**30:.1f} GiB", flush=True)
-  measure.Results(_OUTPUT.value).add(
+  measure.Results("memory", _OUTPUT.value, _QUICK.value).add(
     "memory",
     f"ResNet-18, {size}×{size}",
     rows,

@@ -32,7 +32,7 @@ from mnemonics_jax.data import Dataset
 
 _QUICK = flags.DEFINE_bool("quick", False, "Five phases.")
 _OUTPUT = flags.DEFINE_string(
-  "output", "benchmarks/results/phases.json", "Where the JSON goes."
+  "output", None, "JSON file; the default is below benchmarks/results."
 )
 _SPLIT = 5
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -41,7 +41,7 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 def main(_):
   phases = 5 if _QUICK.value else 25
-  results = measure.Results(_OUTPUT.value)
+  results = measure.Results("phases", _OUTPUT.value, _QUICK.value)
   results.add(
     "phases",
     f"{phases} phases",

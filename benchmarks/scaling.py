@@ -25,7 +25,7 @@ from benchmarks.measure import Contestant
 
 _QUICK = flags.DEFINE_bool("quick", False, "ResNet-8.")
 _OUTPUT = flags.DEFINE_string(
-  "output", "benchmarks/results/scaling.json", "Where the JSON goes."
+  "output", None, "JSON file; the default is below benchmarks/results."
 )
 _DEVICES = flags.DEFINE_multi_integer(
   "devices", [1, 2, 4, 8], "Numbers of devices to compare."
@@ -39,7 +39,9 @@ _ROOT = pathlib.Path(__file__).parents[1]
 
 def main(_):
   network = "resnet8" if _QUICK.value else "resnet32"
-  results = measure.Results(_OUTPUT.value, _THREADS.value)
+  results = measure.Results(
+    "scaling", _OUTPUT.value, _QUICK.value, _THREADS.value
+  )
   with tempfile.TemporaryDirectory() as folder:
     results.add(
       "devices",

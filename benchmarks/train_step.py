@@ -27,7 +27,7 @@ from benchmarks.measure import Contestant
 
 _QUICK = flags.DEFINE_bool("quick", False, "ResNet-8, one minute.")
 _OUTPUT = flags.DEFINE_string(
-  "output", "benchmarks/results/train_step.json", "Where the JSON goes."
+  "output", None, "JSON file; the default is below benchmarks/results."
 )
 _KINDS = flags.DEFINE_list(
   "kinds", ["plain", "phase", "in_out", "out"], "Steps to measure."
@@ -49,7 +49,9 @@ def main(_):
   has_torch = importlib.util.find_spec("torch") is not None
   if not has_torch:
     print("PyTorch is not installed: pip install -e '.[bench]'\n")
-  results = measure.Results(_OUTPUT.value, _THREADS.value)
+  results = measure.Results(
+    "train_step", _OUTPUT.value, _QUICK.value, _THREADS.value
+  )
   peak = _peak(has_torch)
   part = lambda name, title, rows: results.add(
     name, title, rows, _shown, network=network, peak_flops=peak

@@ -58,6 +58,11 @@ def train(
     raise UserError(
       f"--base_models: {error}; remove it, and it is trained again."
     ) from error
+  except OSError as error:
+    raise DiskError(
+      f"--base_models: {path} cannot be read now ({error}); if that lasts, remove"
+      " it, and it is trained again."
+    ) from error
 
 
 def _name(state, data, config):

@@ -135,14 +135,12 @@ class Saver(Journal):
       records, log_size = info["records"], info["log"]
     self._begin_phase(state.phase)
     found = self._newest_good(self._parts(state.phase), damaged)
-    if found and found[1]["devices"] != devices.count():
+    elsewhere = bool(found) and found[1]["devices"] != devices.count()
+    if found and elsewhere:
       self._say(
         f"The checkpoint within phase {state.phase} was made on"
         f" {found[1]['devices']} devices; the phase begins again."
       )
-      # They know where the log ended, and it will be another one.
-      for name in self._parts(state.phase):
-        shutil.rmtree(self.directory / name)
     elif found:
       tree, info = found
       leaves = tree.get("running", {})
@@ -150,7 +148,7 @@ class Saver(Journal):
       self._running = info["stage"], [leaves[name] for name in sorted(leaves)]
       self.clock.restart(info["seconds"])
       log_size = info["log"]
-    if damaged and log_size is None:
+    if damaged and log_size is None and not elsewhere:
       raise UserError(
         f"{damaged[0]}, and there is no older checkpoint. Add --fresh to start"
         " over in a new directory."
@@ -167,6 +165,9 @@ class Saver(Journal):
       shutil.rmtree(aside, ignore_errors=True)
       error.path.rename(aside)
       self._say(f"{error}. It is now {aside.name}, and an older one is used.")
+    if elsewhere:  # They know where the log ended, and it will be another one.
+      for name in self._parts(state.phase):
+        shutil.rmtree(self.directory / name)
     stage = self._running[0] or ""
     if not devices.same(zlib.crc32(f"{state.phase} {stage}".encode()) >> 1):
       raise UserError(
@@ -185,8 +186,9 @@ class Saver(Journal):
         damaged.append(error)
       except OSError as error:
         raise DiskError(
-          f"{self.directory / name} cannot be read now ({error}); nothing was"
-          " changed."
+          f"{self.directory / name} cannot be read now ({error}). Nothing was"
+          " changed; repeat the command when the disk answers, or with the Orbax"
+          " that wrote it."
         ) from error
     return None
 

@@ -30,7 +30,7 @@ class UserError(ValueError):
 
 
 class DiskError(UserError):
-  """Something could not be written, and what comes next could not be, either."""
+  """The disk does not do what it should, and would not for what comes next."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +111,13 @@ PAPER_IMAGENET = PAPER | dict(
 _LETTERS = {"cifar100": PAPER, "folder": PAPER_IMAGENET}
 
 
-def reductions(settings: Settings) -> list[str]:
-  """In what a run differs from the paper's letter, in words."""
+def reductions(settings: Settings, complete: bool = True) -> list[str]:
+  """In what a run differs from the paper's letter, in words.
+
+  Args:
+    settings: the run.
+    complete: whether mnemonics without weight transfer counts as a difference.
+  """
   letter = dict(_LETTERS.get(settings.dataset, PAPER))
   letter |= {"dtype": "float32", "exemplar_chunk": None}
   learns = settings.exemplars == "mnemonics" or settings.adjust
@@ -124,7 +129,8 @@ def reductions(settings: Settings) -> list[str]:
     del letter["init_exemplars"]
   if settings.finetune != "none":
     letter["finetune"] = "all"
-  if settings.transfer != "none" or settings.exemplars == "mnemonics":
+  mnemonics = settings.exemplars == "mnemonics" and complete
+  if settings.transfer != "none" or mnemonics:
     letter["transfer"] = "in_out"
   return [
     f"{name} {getattr(settings, name)}"
@@ -136,7 +142,9 @@ def reductions(settings: Settings) -> list[str]:
 
 def follows_paper(settings: Settings) -> bool:
   """Whether network, schedule and recipe are the paper's (else reduced)."""
-  return settings.dataset in _LETTERS and not reductions(settings)
+  return settings.dataset in _LETTERS and not reductions(
+    settings, complete=False
+  )
 
 
 def _augmentation(settings):

@@ -268,7 +268,7 @@ def _work(request, dataset):
       planned[row.name, phases] = sum(plan.phase_work(config, stream)), base
     total, base = planned[row.name, phases]
     # Of each method's rows, the first trains the model of phase 0 for all.
-    shared = row.fixed["method"], row.fixed.get("distill"), seed
+    shared = row.fixed["method"], seed
     cell = table_cells.pending(row, phases, seed, "")
     work[table_cells.key(cell)] = total - (base if shared in begun else 0)
     begun.add(shared)

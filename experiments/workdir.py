@@ -97,7 +97,7 @@ def claim(workdir: Path, settings: Settings, data: int) -> str | None:
     # A kill may have left a draft of config.json.
     if workdir.exists() and (
       not workdir.is_dir()
-      or any(p.suffix != files.DRAFT for p in workdir.iterdir())
+      or not all(_is_draft_of(path, other) for other in workdir.iterdir())
     ):
       raise UserError(
         f"--workdir={workdir} exists and is not a run of this program; choose"
@@ -120,13 +120,17 @@ def claim(workdir: Path, settings: Settings, data: int) -> str | None:
   return None
 
 
+def _is_draft_of(path, other):
+  return files.is_draft(other) and other.name.startswith(f"{path.name}.")
+
+
 def _moved(began):
   """A sentence if a run goes on with other packages or other devices."""
   now = _environment()
   packages, there = now["packages"], began.get("packages", {})
   changes = [
     f"{name} is now {packages[name]}, was {there[name]}"
-    for name in ("jax", "jaxlib")
+    for name in ("mnemonics_jax", "jax", "jaxlib", "flax", "optax")
     if name in there and there[name] != packages[name]
   ]
   if began.get("devices", now["devices"]) != now["devices"]:
@@ -159,8 +163,9 @@ def locked(workdir: Path) -> Iterator[None]:
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()
-    for draft in workdir.rglob(f"*{files.DRAFT}"):  # A kill left it.
-      draft.unlink()
+    for draft in filter(files.is_draft, workdir.rglob("*.draft")):
+      with contextlib.suppress(OSError):  # Somebody else was faster.
+        draft.unlink()
     yield
 
 

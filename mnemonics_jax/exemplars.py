@@ -180,7 +180,7 @@ def adjust(
 ) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
   """Adjusts old exemplars, one half validated by the other (Eq. 10)."""
   if len(labels) < 2:  # A chunk of one has no other half.
-    nothing = np.full(2 * level.config.epochs, np.nan)
+    nothing = np.zeros(2 * level.config.epochs)
     return images, bilevel.History(*[nothing] * len(bilevel.History._fields))
   rows = devices.divisible(rows, parts=2)
   exemplars = _exemplars(images, labels, rows)
@@ -305,8 +305,9 @@ def in_chunks(
     )
     histories.append(history)
     done += len(history.loss)
-  mean = lambda *parts: np.nanmean(parts, axis=0)
-  return images, bilevel.History(*map(mean, *histories))
+  learned = [h for h in histories if h.loss.any()] or histories
+  mean = lambda *parts: np.mean(parts, axis=0)
+  return images, bilevel.History(*map(mean, *learned))
 
 
 def split_classes(

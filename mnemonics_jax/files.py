@@ -4,9 +4,8 @@ from collections.abc import Iterator
 import contextlib
 import os
 from pathlib import Path
+import re
 from typing import IO
-
-DRAFT = ".draft"
 
 
 @contextlib.contextmanager
@@ -16,7 +15,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
   A reader sees the old file or the new one. Several processes may replace one
   file: the last one wins.
   """
-  draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
+  draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
   try:
     with draft.open("wb") as file:
       yield file
@@ -27,6 +26,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     with contextlib.suppress(OSError):
       draft.unlink(missing_ok=True)
     raise
+
+
+def is_draft(path: Path) -> bool:
+  """Whether a kill has left this, or somebody writes it now."""
+  return re.fullmatch(r".+\.[0-9]+\.draft", path.name) is not None
 
 
 def write_text(path: Path, text: str) -> None:

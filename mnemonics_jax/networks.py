@@ -90,7 +90,8 @@ class ResNet(nn.Module):
   std: tuple[float, ...]
   imagenet_stem: bool = False
   dtype: str | None = None
-  remat: bool = False
+  # Not in the name of a model: it changes what is stored, not what is computed.
+  remat: bool = dataclasses.field(default=False, repr=False)
 
   @nn.compact
   def __call__(self, images, train: bool):

@@ -79,8 +79,8 @@ def caveat(results: Mapping[str, Any]) -> str:
     text += "The training schedule is the paper's."
   else:
     text += (
-      "The training schedule is shorter than the paper's: do not compare "
-      "these numbers with published ones."
+      "Schedule or recipe are not the paper's: do not compare these numbers "
+      "with published ones."
     )
   return text
 

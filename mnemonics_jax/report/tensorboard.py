@@ -7,6 +7,8 @@ import platform
 import time
 from typing import Any
 
+_FLUSH_SECONDS = 10.0
+
 
 class Events:
   """Writes the numbers of records as scalars, while the disk has room.
@@ -18,6 +20,7 @@ class Events:
   def __init__(self, directory: Path):
     self._directory = directory
     self._writer: Any = None
+    self._flushed = time.monotonic()
 
   def restart(self, records: Iterable[Mapping[str, Any]]) -> None:
     """Events of these records and no others: events cannot be taken back."""
@@ -42,9 +45,11 @@ class Events:
     step = record.get("epoch", record.get("phase", 0))
     for tag, value in _scalars(record):
       self._write(step=step, summary=scalar(tag, value))
-    with contextlib.suppress(OSError):
-      if self._writer is not None:
-        self._writer.flush()
+    if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+      self._flushed = time.monotonic()
+      with contextlib.suppress(OSError):
+        if self._writer is not None:
+          self._writer.flush()
 
   def _write(self, **event):
     from tensorboardX.proto.event_pb2 import Event  # pyright: ignore
