@@ -16,10 +16,13 @@ from experiments.settings import UserError, _check_shares
 _ROOT = Path(__file__).parents[1]
 
 
-def test_eight_virtual_devices_compute_what_one_does():
+@pytest.mark.parametrize(
+  "which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)]
+)
+def test_eight_virtual_devices_compute_what_one_does(which):
   flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=8"
   done = subprocess.run(
-    [sys.executable, "-m", "pytest", "-q", "tests/eight_devices.py"],
+    [sys.executable, "-m", "pytest", "-m", which, "tests/eight_devices.py"],
     cwd=_ROOT,
     env=os.environ | {"XLA_FLAGS": flags},
     capture_output=True,

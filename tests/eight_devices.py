@@ -183,6 +183,7 @@ def test_whole_phases_run_and_compile_once():
   assert "/jax/core/compile/backend_compile_duration" not in events
 
 
+@pytest.mark.slow
 def test_a_run_continues_on_another_number_of_devices(tmp_path):
   """Between phases, with a base model that was shared."""
   workdir, models = tmp_path / "out", tmp_path / "models"

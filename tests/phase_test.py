@@ -180,7 +180,12 @@ def test_same_seed_same_numbers_other_seed_other_numbers():
 
 @pytest.mark.parametrize(
   "name, scope",
-  [("lwf", "head"), ("bic", "transfer"), ("lucir", "all"), ("lucir", "head")],
+  [
+    ("lucir", "head"),
+    pytest.param("bic", "transfer", marks=pytest.mark.slow),
+    pytest.param("lucir", "all", marks=pytest.mark.slow),
+    pytest.param("lwf", "head", marks=pytest.mark.slow),
+  ],
 )
 def test_learned_exemplars_move_within_the_trust_region(name, scope):
   learned = bilevel.BilevelConfig(
@@ -359,7 +364,13 @@ def _compiled(events):
   return events.count("/jax/core/compile/backend_compile_duration")
 
 
-@pytest.mark.parametrize("policy", [protocol.PerClass(3), protocol.Total(18)])
+@pytest.mark.parametrize(
+  "policy",
+  [
+    protocol.PerClass(3),
+    pytest.param(protocol.Total(18), marks=pytest.mark.slow),
+  ],
+)
 def test_everything_is_compiled_in_the_first_two_phases(policy):
   jax.clear_caches()
   compiled = _compilations(policy)
