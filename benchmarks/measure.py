@@ -120,9 +120,9 @@ def _serve(pipe, factory, threads, kwargs):
       peak = _peak_bytes() - baseline
       _give_back()  # whoever comes next may need all there is
       pipe.send(Sample(wall, cpu, peak))
-  except EOFError:
-    pass
-  except Exception:
+  except (EOFError, BrokenPipeError):
+    pass  # Nobody is left to answer.
+  except Exception:  # Whatever it is, the other side raises it again.
     pipe.send(_Failure(traceback.format_exc()))
 
 

@@ -10,7 +10,7 @@ paper's ResNet-32 and 160 epochs a phase, for an accelerator.
 from absl import flags
 
 from experiments import command, common
-from experiments.settings import PAPER
+from experiments.paper import PAPER
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(common)

@@ -9,7 +9,8 @@ val/<class>/*; without val/ a part of each class is held out for testing.
 from absl import flags
 
 from experiments import command, common
-from experiments.settings import PAPER_IMAGENET, UserError
+from experiments.paper import PAPER_IMAGENET
+from experiments.settings import UserError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(common)

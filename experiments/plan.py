@@ -8,7 +8,8 @@ import time
 import jax
 import jax.numpy as jnp
 
-from experiments.settings import Settings, follows_paper
+from experiments.paper import follows_paper
+from experiments.settings import Settings
 from mnemonics_jax import bilevel, devices, protocol
 from mnemonics_jax import exemplars as exemplars_lib
 from mnemonics_jax.phase import Config, begin_run, exemplar_level
@@ -141,7 +142,7 @@ def memory_note(
   pixels = math.prod(config.model.network.image_shape)
   if images * 4 * pixels * _MOST_PER_PIXEL < limit:
     return None
-  fixed, per_class = level_bytes(config)
+  fixed, per_class = level_bytes(config, devices.count())
   needed = fixed + max(at_once) * per_class
   if needed < limit:
     return None
@@ -159,8 +160,12 @@ def memory_note(
 
 
 @functools.cache
-def level_bytes(config: Config) -> tuple[float, float]:
+def level_bytes(config: Config, share: int = 1) -> tuple[float, float]:
   """About what learning exemplars occupies on a device, from shapes alone.
+
+  Args:
+    config: of the phases.
+    share: devices that share batches and exemplars.
 
   Returns:
     Bytes whatever the number of classes: the validation batch and the weights;
@@ -192,7 +197,6 @@ def level_bytes(config: Config) -> tuple[float, float]:
     )
     fixed += sum(x.size * x.dtype.itemsize for x in residuals)
     data = config.class_size * math.prod(image)
-  share = devices.count()
   return fixed / share, per_class / share + data
 
 

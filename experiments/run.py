@@ -11,8 +11,9 @@ import numpy as np
 from experiments import base_models as base_models_lib
 from experiments import plan
 from experiments import workdir as workdir_lib
+from experiments.paper import follows_paper
 from experiments.saving import Policy, Saver
-from experiments.settings import Settings, UserError, build, follows_paper
+from experiments.settings import Settings, UserError, build
 from experiments.stopping import CONTINUE, Stop
 from mnemonics_jax import files, phase, report
 from mnemonics_jax.data import Dataset

@@ -36,7 +36,8 @@ from absl import flags
 
 from experiments import cifar, command, common, digits, launch, table_rows
 from experiments import workdir as workdir_lib
-from experiments.settings import DiskError, Settings, UserError, reductions
+from experiments.paper import reductions
+from experiments.settings import DiskError, Settings, UserError
 from experiments.stopping import Stopped
 from experiments.table_rows import Row
 from mnemonics_jax import files

@@ -184,7 +184,7 @@ def test_whole_phases_run_and_compile_once():
 
 
 @pytest.mark.slow
-def test_a_run_continues_on_another_number_of_devices(tmp_path):
+def test_a_run_continues_on_another_number_of_devices(tmp_path, capsys):
   """Between phases, with a base model that was shared."""
   workdir, models = tmp_path / "out", tmp_path / "models"
   after = lambda: (workdir / "seed_0" / "checkpoints" / "phase_00").exists()
@@ -194,6 +194,8 @@ def test_a_run_continues_on_another_number_of_devices(tmp_path):
   with devices.use(8):
     assert not interrupted.run_until(workdir, after, **options)
   with devices.use(1):
+    capsys.readouterr()
     interrupted.run(workdir, **options)
+  assert "Continuing seed 0 in phase 1." in capsys.readouterr().out
   assert (workdir / "results.json").exists()
   assert len(list(models.iterdir())) == 1

@@ -17,7 +17,8 @@ from experiments import (
 )
 from experiments import run as run_lib
 from experiments import workdir as workdir_lib
-from experiments.settings import DiskError, UserError, build, reductions
+from experiments.paper import reductions
+from experiments.settings import DiskError, UserError, build
 from experiments.stopping import Stopped
 from mnemonics_jax import data, phase, report
 
