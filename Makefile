@@ -19,7 +19,7 @@ test: $(VENV)/.installed-dev $(if $(CI),browser)  ## lint, types and the whole t
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow

@@ -125,9 +125,11 @@ def train_steps(
 
 def moves(text: str) -> dict[str, int]:
   """How often a compiled program sums over devices, or moves arrays."""
-  names = ("all-reduce", "all-gather", "all-to-all", "collective-permute")
+  sums = ("all-reduce", "reduce-scatter")
+  copies = ("all-gather", "all-to-all", "collective-permute")
   return {
-    name: len(re.findall(rf"{name}(?:-start)?\(", text)) for name in names
+    name: len(re.findall(rf"{name}(?:-start)?\(", text))
+    for name in (*sums, *copies)
   }
 
 

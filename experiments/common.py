@@ -341,4 +341,6 @@ def load_data(name: str, data_dir: str | None, **options: Any) -> Dataset:
     advance = lambda done, total: display.update(
       task, completed=done, total=total
     )
-    return data.load(name, data_dir, progress=advance, **options)
+    return data.load(
+      name, data_dir, progress=advance, share=launch.share(), **options
+    )

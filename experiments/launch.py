@@ -7,6 +7,7 @@ the others work in copies of its directories, which end with them.
 import atexit
 from collections.abc import Iterator
 import contextlib
+import importlib.util
 import os
 from pathlib import Path
 import re
@@ -17,6 +18,7 @@ from absl import flags
 
 from experiments import compile_cache
 from experiments.settings import UserError
+from mnemonics_jax.data import Share
 
 FLAGS = flags.FLAGS
 
@@ -29,7 +31,7 @@ flags.DEFINE_string(
   "coordinator",
   None,
   "For a run over several machines: host:port of the first process, or auto on"
-  " TPU pods and Slurm. Every process gets the same command.",
+  " Slurm. TPU pods need none of these. Every process gets the same command.",
 )
 flags.DEFINE_integer(
   "process_id",
@@ -57,6 +59,8 @@ def computing() -> Iterator[None]:
       f"--devices={count} is more than the {there} of this machine"
       f" ({jax.default_backend()}); leave it out to use all."
     )
+  if count is not None and jax.process_count() > 1:
+    raise _useless(count)
   with contextlib.ExitStack() as stack:
     if jax.process_index():
       nowhere = stack.enter_context(open(os.devnull, "w"))
@@ -67,6 +71,15 @@ def computing() -> Iterator[None]:
     yield
   if distributed:
     jax.distributed.shutdown()
+
+
+def share() -> Share:
+  """What this process reads of a data set."""
+  import jax
+
+  from mnemonics_jax import devices
+
+  return Share(jax.process_index(), jax.process_count(), devices.collect)
 
 
 def own(path: Path) -> Path:
@@ -97,11 +110,15 @@ def _count() -> int | None:
       f"--devices={value} is neither all nor a whole number from 1."
     )
   if FLAGS.coordinator is not None:
-    raise UserError(
-      f"--devices={value} has no effect with --coordinator, under which every"
-      " process brings all its devices; leave it out."
-    )
+    raise _useless(value)
   return int(value)
+
+
+def _useless(count) -> UserError:
+  return UserError(
+    f"--devices={count} has no effect in several processes, each of which"
+    " brings all its devices; leave it out."
+  )
 
 
 def _connect() -> bool:
@@ -114,7 +131,7 @@ def _connect() -> bool:
         raise UserError(
           f"--{name}={value} has no effect without --coordinator=host:port."
         )
-    if address is None:
+    if address is None and not _has_tpu():
       return False
   elif not re.fullmatch(r"[^\s:]+:[0-9]{1,5}", address):
     raise UserError(
@@ -129,13 +146,23 @@ def _connect() -> bool:
   import jax
 
   try:
-    if address == "auto":
+    if address in (None, "auto"):
       jax.distributed.initialize()
     else:
       jax.distributed.initialize(address, size, rank)
-  except (RuntimeError, ValueError) as error:
+  except Exception as error:  # Whatever the search for a cluster runs into.
+    if address is None and jax.process_count() == 1:
+      return False
+    flag = "--coordinator" + (f"={address}" if address else "")
     raise UserError(
-      f"--coordinator={address}: the processes did not find each other"
-      f" ({error})."
+      f"{flag}: the processes did not find each other ({error})."
     ) from error
   return True
+
+
+def _has_tpu() -> bool:
+  """Whether this machine has TPUs; JAX then knows if it is part of a pod."""
+  wanted = os.environ.get("JAX_PLATFORMS", "tpu")
+  chips = [*Path("/dev").glob("accel*"), *Path("/dev/vfio").glob("[0-9]*")]
+  installed = importlib.util.find_spec("libtpu") is not None
+  return "tpu" in wanted and bool(chips) and installed

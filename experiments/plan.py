@@ -165,12 +165,11 @@ def level_bytes(config: Config, share: int = 1) -> tuple[float, float]:
 
   Args:
     config: of the phases.
-    share: devices that share batches and exemplars.
+    share: devices that share batches, exemplars and images.
 
   Returns:
     Bytes whatever the number of classes: the validation batch and the weights;
-    and bytes for each class: the unroll over its exemplars, and its images,
-    which are all there.
+    and bytes for each class: the unroll over its exemplars, and its images.
   """
   level = exemplar_level(config)
   image = config.model.network.image_shape
@@ -197,7 +196,7 @@ def level_bytes(config: Config, share: int = 1) -> tuple[float, float]:
     )
     fixed += sum(x.size * x.dtype.itemsize for x in residuals)
     data = config.class_size * math.prod(image)
-  return fixed / share, per_class / share + data
+  return fixed / share, (per_class + data) / share
 
 
 class Estimate:

@@ -85,8 +85,8 @@ def meta_steps(
     start_key, key = jax.random.split(jax.random.fold_in(step_key, state.step))
     if size is not None:
       rows, counted = take(order, valid.mask, size, t)
-      rows, counted = devices.split((rows, counted))
-      batch = type(valid)(valid[0][rows], valid.labels[rows], counted)
+      inputs = devices.draw(valid[0], rows)
+      batch = type(valid)(inputs, valid.labels[rows], counted)
     else:
       batch = jax.tree.map(lambda batches: batches[t], valid)
     batch = devices.split(batch)

@@ -51,9 +51,7 @@ def _in_blocks(compute, rows):
   """What `compute` makes of all rows, a block at a time."""
   blocks, size = [], devices.divisible(_BLOCK)
   for start in range(0, max(len(rows), 1), size):
-    block = rows[start : start + size]
-    padding = [(0, size - len(block))] + [(0, 0)] * (rows.ndim - 1)
-    blocks.append(compute(devices.put(np.pad(block, padding), rows=True)))
+    blocks.append(compute(devices.spread(rows[start : start + size], size)))
   return [
     np.concatenate(part)[: len(rows)] for part in zip(*blocks, strict=True)
   ]

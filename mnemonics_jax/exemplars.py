@@ -145,7 +145,7 @@ def learn(
   data_images, features, data_labels = data
   kind = bilevel.Features if on_features else bilevel.Exemplars
   valid = kind(
-    _pad(features if on_features else data_images, data_rows),
+    devices.spread(features if on_features else data_images, data_rows),
     _pad(data_labels, data_rows),
     _real(data_labels, data_rows),
   )

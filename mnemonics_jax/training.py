@@ -58,26 +58,27 @@ class Pool(NamedTuple):
   """Training images on the device, padded to a capacity.
 
   Attributes:
-    images: uint8 pixels.
+    images: uint8 pixels; devices may ask for more rows than the capacity.
     labels: class of each image.
     count: how many of the rows are real.
   """
 
-  images: UInt8[Array, "capacity h w c"]
+  images: UInt8[Array, "rows h w c"]
   labels: Int[Array, " capacity"]
   count: Int[Array, ""]
 
 
 def make_pool(images: np.ndarray, labels: np.ndarray, capacity: int) -> Pool:
-  """Moves images to the device once, padded to `capacity`."""
+  """Moves images to the device once, padded to `capacity`.
+
+  Several devices have a share of the images each.
+  """
   if not 0 < len(images) <= capacity:
     raise ValueError(f"{len(images)} images for a pool of {capacity}")
-  padded = np.zeros((capacity, *images.shape[1:]), np.uint8)
-  padded[: len(images)] = images
-  padded_labels = np.zeros(capacity, np.int32)
-  padded_labels[: len(labels)] = labels
   return Pool(
-    devices.put(padded), devices.put(padded_labels), jnp.int32(len(images))
+    devices.spread(images, devices.divisible(capacity)),
+    devices.put(np.pad(np.int32(labels), (0, capacity - len(labels)))),
+    jnp.int32(len(images)),
   )
 
 
@@ -212,8 +213,9 @@ def _steps(
     variables, opt_state, sums = carry
     # The last batch wraps around: every batch is full and every image is seen.
     at = i * schedule.batch_size + jnp.arange(schedule.batch_size)
-    picks = devices.split(order[at % pool.count])
-    images, labels = devices.split((pool.images[picks], pool.labels[picks]))
+    picks = order[at % pool.count]
+    images = devices.draw(pool.images, picks)
+    labels = devices.split(pool.labels[picks])
     images = augment(jax.random.fold_in(key, i), images)
     part = trainable(variables, scope)
     grads, (batch_stats, metrics) = gradient(
@@ -239,10 +241,10 @@ def finite(variables: Variables) -> Bool[Array, ""]:
 def _zero_metrics(variables, teacher, pool, classes, **names):
   """Zeros in the shape of the metrics that `_loss` will return."""
   part = trainable(variables, names["scope"])
-  batch = (pool.images[:1], pool.labels[:1])
-  _, (_, metrics) = jax.eval_shape(
-    functools.partial(_loss, **names), part, variables, teacher, *batch, classes
+  loss = lambda images, labels, *rest: _loss(
+    part, variables, teacher, images[:1], labels[:1], *rest, **names
   )
+  _, (_, metrics) = jax.eval_shape(loss, pool.images, pool.labels, classes)
   return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
 
 

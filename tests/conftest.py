@@ -14,3 +14,11 @@ from absl import flags
 
 # Experiments read absl flags, which nobody parses under pytest.
 flags.FLAGS.mark_as_parsed()
+
+_LONG = ("resume", "phase", "kill", "bilevel", "experiments", "devices")
+
+
+def pytest_collection_modifyitems(items):
+  """Long files first: workers then end at about the same time."""
+  rank = {f"{name}_test": i for i, name in enumerate(_LONG)}
+  items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))

@@ -8,9 +8,12 @@ import socket
 import subprocess
 import sys
 
+import data_files
+import jax
 import numpy as np
 import pytest
 
+from experiments import launch
 from experiments.settings import UserError, _check_shares
 
 _ROOT = Path(__file__).parents[1]
@@ -31,34 +34,62 @@ def test_eight_virtual_devices_compute_what_one_does(which):
   assert done.returncode == 0, done.stdout
 
 
+def test_a_tpu_pod_is_found_without_a_flag(monkeypatch):
+  calls = []
+  monkeypatch.setattr(jax.distributed, "initialize", lambda: calls.append(1))
+  assert not launch._connect() and not calls  # Tests run on a CPU.
+  monkeypatch.setattr(launch, "_has_tpu", lambda: True)
+  assert launch._connect() and calls
+
+
+def test_a_tpu_that_is_no_part_of_a_pod_runs_alone(monkeypatch):
+  def nothing_found():
+    raise ValueError("coordinator_address should be defined.")
+
+  monkeypatch.setattr(jax.distributed, "initialize", nothing_found)
+  monkeypatch.setattr(launch, "_has_tpu", lambda: True)
+  assert not launch._connect()
+  monkeypatch.setattr(launch.FLAGS, "coordinator", "auto")
+  with pytest.raises(UserError, match=r"--coordinator=auto: .* not find"):
+    launch._connect()
+
+
 def test_a_batch_that_devices_cannot_share_is_refused():
   _check_shares(64, 8)
   with pytest.raises(UserError, match=r"--batch_size=100 .* --devices=5\."):
     _check_shares(100, 8)
 
 
-def _digits(workdir, *flags, devices=1):
-  command = [sys.executable, "-m", "experiments.digits", "--preset=smoke"]
-  small = ["--images_per_class=40", "--phases=1", "--meta_epochs=2", "--adjust"]
+_SMALL = ["--images_per_class=40", "--phases=1", "--meta_epochs=2"]
+_DIGITS = ["experiments.digits", *_SMALL, "--adjust"]
+
+
+def _start(command, workdir, *flags, devices=1):
   count = f"--xla_force_host_platform_device_count={devices}"
   return subprocess.Popen(
-    [*command, *small, f"--workdir={workdir}", "--notensorboard", *flags],
+    [
+      *(sys.executable, "-m", *command, "--preset=smoke"),
+      *(f"--workdir={workdir}", "--notensorboard", *flags),
+    ],
     cwd=workdir.parent,
-    env=os.environ | {"PYTHONPATH": str(_ROOT), "XLA_FLAGS": count},
+    env=os.environ
+    | {"PYTHONPATH": str(_ROOT), "XLA_FLAGS": count}
+    | {"XDG_CACHE_HOME": str(workdir.parent / "cache")},
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
   )
 
 
-def _pair(workdir, *flags):
+def _pair(command, workdir, *flags):
   """The same run in two processes."""
   with socket.socket() as free:
     free.bind(("localhost", 0))
     port = free.getsockname()[1]
   where = [f"--coordinator=localhost:{port}", "--num_processes=2"]
   return [
-    _digits(workdir, *where, f"--process_id={i}", *flags) for i in range(2)
+    _start(command, workdir, *where, f"--process_id={i}", *flags)
+    for i in range(2)
   ]
 
 
@@ -81,8 +112,9 @@ def _epochs(workdir):
 @pytest.mark.slow
 def test_two_processes_compute_what_one_does(tmp_path):
   alone, together = tmp_path / "alone", tmp_path / "together"
-  _ends([_digits(alone, devices=2)])
-  texts = _ends(_pair(together, f"--base_models={tmp_path / 'models'}"))
+  _ends([_start(_DIGITS, alone, devices=2)])
+  models = f"--base_models={tmp_path / 'models'}"
+  texts = _ends(_pair(_DIGITS, together, models))
   # Gloo says that it has found the other; the second process says no more.
   assert "Report: " in texts[0][0] and "Learning" not in texts[1][0]
   config = json.loads((together / "config.json").read_text())
@@ -94,18 +126,36 @@ def test_two_processes_compute_what_one_does(tmp_path):
 
 
 @pytest.mark.slow
+def test_two_processes_read_a_folder_together(tmp_path):
+  images, rng = tmp_path / "images", np.random.default_rng(0)
+  for name in "abcd":
+    for i in range(12):
+      color = tuple(rng.integers(0, 256, 3).tolist())
+      data_files.save_image(images / f"train/{name}/{i}.png", color)
+  (images / "train/a/broken.png").write_bytes(b"no image")
+  command = ["experiments.folder", f"--data={images}", "--base_classes=2"]
+  command += ["--phases=2", "--exemplars=herding", "--finetune=none"]
+  alone, together = tmp_path / "alone", tmp_path / "together"
+  texts = _ends(_pair(command, together))  # First: there is no cache yet.
+  assert "unreadable train/a/broken.png" in texts[0][0]
+  _ends([_start(command, alone, devices=2)])
+  results = [(path / "results.json").read_text() for path in (alone, together)]
+  assert results[0] == results[1]
+
+
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_and_they_continue(tmp_path):
   whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-  _ends(_pair(whole))
+  _ends(_pair(_DIGITS, whole))
   often = "--checkpoint_every=0.1"
-  pair = _pair(stopped, often)
+  pair = _pair(_DIGITS, stopped, often)
   for line in pair[0].stdout:
     if line.startswith("Checkpoint"):
       break
   pair[1].send_signal(signal.SIGTERM)
   texts = _ends(pair, code=143)
   assert "same command continues" in texts[0][1]
-  texts = _ends(_pair(stopped, often))
+  texts = _ends(_pair(_DIGITS, stopped, often))
   assert "Continuing" in texts[0][0]
   results = [(path / "results.json").read_text() for path in (whole, stopped)]
   assert results[0] == results[1]

@@ -105,6 +105,19 @@ def test_a_training_step_only_sums_over_devices(monkeypatch):
   assert not _moves(texts[0])
 
 
+def test_each_device_holds_its_share_of_the_images():
+  images = np.random.default_rng(0).integers(0, 256, (21, 2, 2, 3), np.uint8)
+  with devices.use(8):
+    pool = training.make_pool(images, np.arange(21), capacity=21)
+    rows = jnp.array([20, 0, 7, 7, 3, 11, 2, 1] * 2)
+    batch = jax.jit(devices.draw)(pool.images, rows)
+  shares = pool.images.addressable_shards
+  assert [len(share.data) for share in shares] == [3] * 8
+  np.testing.assert_array_equal(np.asarray(pool.images)[:21], images)
+  np.testing.assert_array_equal(batch, images[rows])
+  assert [len(part.data) for part in batch.addressable_shards] == [2] * 8
+
+
 def _moves(text):
   """Operations in a compiled program that carry arrays from place to place."""
   names = "all-gather|all-to-all|collective-permute|send|recv|infeed|outfeed"

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 QUICK = (
   "--preset=smoke", "--epochs=1", "--base_epochs=1", "--images_per_class=20",
-  "--meta_epochs=1", "--adjust",
+  "--meta_epochs=1", "--adjust", "--base_classes=6", "--phases=2",
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def finished(tmp_path_factory):
 def test_a_run_says_what_it_does_and_ends_with_the_report(finished):
   workdir, output = finished
   first = output.splitlines()[0]
-  for part in ("10 classes of digits", "6 phases of 5 + 5×1", "lucir",
+  for part in ("10 classes of digits", "3 phases of 6 + 2×2", "lucir",
                "mnemonics", "per seed (0, 1)", "per_class:5", "50 images", "9.6 kB",
                "`head`", "to out"):  # fmt: skip
     assert part in first
@@ -57,7 +57,7 @@ def test_the_work_directory_is_complete(finished):
   assert config["environment"]["packages"]["jax"]
   assert "experiments.digits" in config["command"]
   results = json.loads((workdir / "results.json").read_text())
-  assert results["classes_per_phase"] == [5, 1, 1, 1, 1, 1]
+  assert results["classes_per_phase"] == [6, 2, 2]
   assert [run["seed"] for run in results["runs"]] == [0, 1]
   metrics = [
     json.loads(line)
@@ -65,9 +65,9 @@ def test_the_work_directory_is_complete(finished):
   ]
   epochs = [m for m in metrics if m["kind"] == "epoch"]
   stages = [m["stage"] for m in epochs if m["seed"] == 1]
-  assert stages.count("train") == stages.count("exemplars") == 6
-  assert stages.count("adjust") == 2 * 5
-  assert len(metrics) == len(epochs) + 2 * 6
+  assert stages.count("train") == stages.count("exemplars") == 3
+  assert stages.count("adjust") == 2 * 2
+  assert len(metrics) == len(epochs) + 2 * 3
   assert (workdir / "report.html").stat().st_size > 10_000
   assert list((workdir / "tensorboard").rglob("*tfevents*"))
   for png in (workdir / "figures").glob("*.png"):
@@ -82,10 +82,10 @@ def test_results_follow_from_the_stored_confusion_counts(finished):
     for phase, record in enumerate(run["phases"]):
       path = workdir / f"seed_{run['seed']}" / f"phase_{phase:02d}.npz"
       counts = np.load(path)["confusion/final/head"]
-      assert len(counts) == record["classes_seen"] == 5 + phase
+      assert len(counts) == record["classes_seen"] == 6 + 2 * phase
       accuracies.append(np.trace(counts) / counts.sum())
       assert record["accuracy"]["head"] == pytest.approx(accuracies[-1])
-    base = counts[:5, :].sum(), np.trace(counts[:5, :5])
+    base = counts[:6, :].sum(), np.trace(counts[:6, :6])
     forgetting = run["phases"][0]["accuracy"]["head"] - base[1] / base[0]
     assert run["forgetting"]["head"] == pytest.approx(forgetting)
     assert run["average"]["head"] == pytest.approx(np.mean(accuracies))
@@ -97,7 +97,7 @@ def test_results_follow_from_the_stored_confusion_counts(finished):
 def test_seeds_differ(finished):
   workdir, _ = finished
   memories = [
-    np.load(workdir / f"seed_{s}" / "phase_05.npz")["memory/images"]
+    np.load(workdir / f"seed_{s}" / "phase_02.npz")["memory/images"]
     for s in (0, 1)
   ]
   assert (memories[0] != memories[1]).any()

@@ -98,7 +98,7 @@ def assert_log_is_whole(workdir):
     pytest.param(3, dict(), id="lucir"),
     pytest.param(
       5, dict(method="icarl", exemplars="herding", adjust=False, seeds=(0, 1)),
-      id="icarl",
+      id="icarl", marks=pytest.mark.slow,
     ),
     pytest.param(
       5, dict(method="bic", transfer="in_out", recipe=WHOLE_NETWORK),

@@ -12,6 +12,7 @@ from mnemonics_jax.data.dataset import DataError as DataError
 from mnemonics_jax.data.dataset import Dataset as Dataset
 from mnemonics_jax.data.dataset import Progress as Progress
 from mnemonics_jax.data.dataset import verify as verify
+from mnemonics_jax.data.share import Share as Share
 
 NAMES = ("digits", "cifar100", "folder")
 
@@ -27,6 +28,7 @@ def load(
   seed: int = 0,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
+  share: Share = Share(),
 ) -> Dataset:
   """Loads and verifies a data set.
 
@@ -40,6 +42,8 @@ def load(
     seed: decides which images of a `folder` are held out.
     cache_dir: where decoded arrays are kept; `~/.cache/mnemonics_jax` if None.
     progress: called with (done, total) while images are decoded.
+    share: which part of the images this process decodes, if several do it
+      together; each returns all of them.
 
   Raises:
     DataError: with a message for the user that names the flag and the fix.
@@ -57,7 +61,11 @@ def load(
 
       _expect_size(name, image_size, 32)
       dataset = cifar100.load(
-        data_dir, fetch=download, cache_dir=cache_dir, progress=progress
+        data_dir,
+        fetch=download,
+        cache_dir=cache_dir,
+        progress=progress,
+        share=share,
       )
     elif name == "folder":
       from mnemonics_jax.data import folder
@@ -70,6 +78,7 @@ def load(
         seed=seed,
         cache_dir=cache_dir,
         progress=progress,
+        share=share,
       )
     else:
       raise DataError(f"Unknown data set {name!r}; choose {', '.join(NAMES)}.")

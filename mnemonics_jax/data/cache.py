@@ -22,6 +22,7 @@ import zlib
 import numpy as np
 
 from mnemonics_jax.data.dataset import Dataset
+from mnemonics_jax.data.share import Share
 
 _FORMAT = 1  # Part of every fingerprint: raise it when decoding changes.
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -38,6 +39,7 @@ def cached(
   identity: Sequence[str | int | float],
   files: Iterable[Path],
   cache_dir: str | os.PathLike | None = None,
+  share: Share = Share(),
 ) -> Dataset:
   """Returns the stored data set, or builds and stores it.
 
@@ -46,14 +48,19 @@ def cached(
     identity: the data set's name, then where and how it is read.
     files: the sources; a change of size or time of any of them is a rebuild.
     cache_dir: where entries live; `~/.cache/mnemonics_jax` by default.
+    share: of this process in `build`, for which all of them are needed.
   """
   root = Path(cache_dir) if cache_dir else default_directory()
   entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
   fingerprint = _digest([_FORMAT, [_state(file) for file in files]])
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
   # same remedy.
+  stored = None
   with contextlib.suppress(Exception):
-    return _read(entry, fingerprint)
+    stored = _read(entry, fingerprint)
+  if share.all(stored is not None):
+    assert stored is not None
+    return stored
   dataset = build()
   try:
     _write(entry, fingerprint, dataset)
@@ -124,7 +131,11 @@ def _write(entry: Path, fingerprint: str, dataset: Dataset) -> None:
     # A directory cannot be renamed over a full one. If another process puts
     # its entry there in between, the rename fails and that entry stays.
     shutil.rmtree(entry, ignore_errors=True)
-    temporary.rename(entry)
+    try:
+      temporary.rename(entry)
+    except OSError:
+      if not entry.exists():
+        raise
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
 

@@ -9,6 +9,7 @@ import numpy as np
 from mnemonics_jax.data import cifar_pickle, download, tfds_records
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.share import Share
 
 _MEAN = (0.5071, 0.4866, 0.4409)
 _STD = (0.2009, 0.1984, 0.2023)
@@ -21,6 +22,7 @@ def load(
   fetch: bool = False,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
+  share: Share = Share(),
   md5: Mapping[str, str] = cifar_pickle.MD5,
   per_class: Mapping[str, int] = PER_CLASS,
 ) -> Dataset:
@@ -33,6 +35,7 @@ def load(
     fetch: whether to download what is not there.
     cache_dir: where decoded arrays are kept.
     progress: called while images are decoded.
+    share: of this process in decoding records.
     md5: sums that the official files must have.
     per_class: how many images of each class each split must have.
   """
@@ -47,7 +50,7 @@ def load(
 
   def build() -> Dataset:
     if module is tfds_records:
-      arrays, names = tfds_records.read(path, progress)
+      arrays, names = tfds_records.read(path, progress, share)
     else:
       data = cifar_pickle.read(path, md5=md5)
       names = data.class_names
@@ -78,6 +81,7 @@ def load(
     identity=("cifar100", str(path.resolve())),
     files=module.files(path),
     cache_dir=cache_dir,
+    share=share,
   )
 
 

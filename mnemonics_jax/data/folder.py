@@ -12,6 +12,7 @@ import numpy as np
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
 from mnemonics_jax.data.listing import LAYOUT, Listing, printable, scan
+from mnemonics_jax.data.share import Share
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
 _MIN_SIZE, _MAX_SIZE = 8, 1024
@@ -26,6 +27,7 @@ def load(
   seed: int = 0,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
+  share: Share = Share(),
 ) -> Dataset:
   """Reads a directory of images; see `mnemonics_jax.data.load`."""
   if not data_dir:
@@ -44,7 +46,7 @@ def load(
   _check_memory(root, len(listing.files), image_size)
 
   def build() -> Dataset:
-    images, problems = _decode_all(listing.files, image_size, progress)
+    images, problems = _decode_all(listing.files, image_size, progress, share)
     notes = tuple(
       f"unreadable {printable(path.relative_to(root))}: {problem}"
       for path, problem in zip(listing.files, problems, strict=True)
@@ -92,6 +94,7 @@ def load(
     identity=("folder", str(root.resolve()), *options),
     files=listing.files,
     cache_dir=cache_dir,
+    share=share,
   )
 
 
@@ -119,15 +122,20 @@ _PASSING = (
 )
 
 
+_REASON = "S200"
+
+
 def _decode_all(
-  files: list[Path], size: int, progress: Progress | None
+  files: list[Path], size: int, progress: Progress | None, share: Share
 ) -> tuple[np.ndarray, list[str]]:
   """All images, and for each file what is wrong with it ('' if nothing)."""
   from mnemonics_jax.data.decode import decode
 
   images = np.zeros((len(files), size, size, 3), np.uint8)
+  problems = np.zeros(len(files), _REASON)
+  own = share.own(len(files))
 
-  def decode_into(index: int) -> str:
+  def decode_into(index: int) -> None:
     try:
       images[index] = decode(files[index], size)
     except Exception as error:  # Damaged files raise exceptions of any kind.
@@ -136,22 +144,26 @@ def _decode_all(
           f"--data: {printable(str(files[index]))} cannot be read now"
           f" ({_reason(error)}); repeat the command when the disk answers."
         ) from error
-      return _reason(error)
-    return ""
+      problems[index] = _reason(error).encode()
 
-  problems = []
-  # Threads pay: PIL decodes and resizes outside the interpreter lock.
-  pool = ThreadPoolExecutor(os.cpu_count())
-  with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
-    try:
-      for problem in pool.map(decode_into, range(len(files))):
-        problems.append(problem)
-        if progress:
-          progress(len(problems), len(files))
-    finally:
-      pool.shutdown(cancel_futures=True)
-  return images, problems
+  def decode_own() -> None:
+    # Threads pay: PIL decodes and resizes outside the interpreter lock.
+    pool = ThreadPoolExecutor(os.cpu_count())
+    with warnings.catch_warnings():
+      warnings.simplefilter(
+        "ignore"
+      )  # PIL's remarks on odd but readable files.
+      try:
+        for done, _ in enumerate(pool.map(decode_into, own), start=1):
+          if progress:
+            progress(done, len(own))
+      finally:
+        pool.shutdown(cancel_futures=True)
+
+  share.attempt(decode_own)
+  share.complete(images)
+  share.complete(problems.view(np.uint8).reshape(len(files), -1))
+  return images, [problem.decode(errors="ignore") for problem in problems]
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,110 @@
+"""Processes that read a data set together; here they are threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+import errno
+import threading
+
+import data_files
+import numpy as np
+from PIL import Image
+import pytest
+
+from mnemonics_jax import data
+from mnemonics_jax.data import share as share_lib
+from mnemonics_jax.data import tfds_records
+from mnemonics_jax.data.decode import decode
+
+
+def together(count, work):
+  """What `work(share)` gives or raises in each of `count` processes."""
+  barrier, table = threading.Barrier(count, timeout=60), [None] * count
+
+  def process(index):
+    def collect(mine):
+      table[index] = np.array(mine)
+      barrier.wait()
+      everything = np.stack(table)
+      barrier.wait()
+      return everything
+
+    try:
+      return work(data.Share(index, count, collect))
+    except data.DataError as error:
+      return error
+
+  with ThreadPoolExecutor(count) as pool:
+    return list(pool.map(process, range(count)))
+
+
+@pytest.fixture
+def root(tmp_path):
+  """Images that differ, and one that cannot be read."""
+  root = data_files.write_folder(tmp_path / "images")
+  for i in range(7):
+    data_files.save_image(root / f"train/cat/{i}.png", (i * 30, 9, 9))
+  (root / "train/dog/broken.png").write_bytes(b"no image")
+  return root
+
+
+def load(root, share=data.Share(), cache="cache"):
+  where = root.parent / f"{cache}_{share.index}"
+  return data.load("folder", root, image_size=8, share=share, cache_dir=where)
+
+
+def assert_equal(one, other):
+  assert one.notes == other.notes
+  for name in ("train_images", "train_labels", "test_images", "test_labels"):
+    np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("block", [1, 2**26])
+def test_each_process_decodes_its_share_and_has_all(
+  root, monkeypatch, count, block
+):
+  alone = load(root, cache="alone")
+  decoded = []
+  monkeypatch.setattr(share_lib, "_BLOCK_BYTES", block)
+  monkeypatch.setattr(
+    "mnemonics_jax.data.decode.decode",
+    lambda path, size: decoded.append(path) or decode(path, size),
+  )
+  for dataset in together(count, lambda share: load(root, share)):
+    assert_equal(dataset, alone)
+  assert len(decoded) == len(set(decoded)) == 15
+  assert "unreadable train/dog/broken.png" in alone.notes[0]
+
+
+def test_a_cache_that_one_process_lacks_is_made_again_by_all(root):
+  alone = load(root)  # In the cache of process 0.
+  for dataset in together(2, lambda share: load(root, share)):
+    assert_equal(dataset, alone)
+
+
+def test_trouble_of_one_process_is_that_of_all(root, monkeypatch):
+  def fail(path, size):
+    if path.name == "6.png":
+      raise OSError(errno.EIO, "Input/output error")
+    return decode(path, size)
+
+  monkeypatch.setattr("mnemonics_jax.data.decode.decode", fail)
+  errors = together(2, lambda share: load(root, share))
+  assert all("6.png cannot be read now" in str(error) for error in errors)
+  assert str(errors[0]) == str(errors[1])
+
+
+def test_records_are_decoded_by_shares(tmp_path, monkeypatch):
+  path = tmp_path / "3.0.2"
+  data_files.write_tfds(path, data_files.cifar_arrays())
+  alone, names = tfds_records.read(path)
+  opened, open_image = [], Image.open
+  monkeypatch.setattr(
+    Image, "open", lambda *a, **k: opened.append(1) or open_image(*a, **k)
+  )
+  for arrays, found in together(2, lambda s: tfds_records.read(path, share=s)):
+    assert found == names
+    for name, array in alone.items():
+      np.testing.assert_array_equal(arrays[name], array)
+  assert len(opened) == sum(
+    len(alone[f"{x}_images"]) for x in ("train", "test")
+  )
