@@ -22,6 +22,10 @@ METHOD = LwF(head=CosineHead())
 SCHEDULE = training.Schedule(epochs=1, batch_size=128)
 RATE = 0.01
 
+# What devices may have to say to each other.
+SUMS = ("all-reduce", "reduce-scatter")
+COPIES = ("all-gather", "all-to-all", "collective-permute")
+
 
 def model(network: str) -> Model:
   return Model(networks.NETWORKS[network](), METHOD.head, CLASSES)
@@ -124,12 +128,10 @@ def train_steps(
 
 
 def moves(text: str) -> dict[str, int]:
-  """How often a compiled program sums over devices, or moves arrays."""
-  sums = ("all-reduce", "reduce-scatter")
-  copies = ("all-gather", "all-to-all", "collective-permute")
+  """How often a compiled program sums over devices, or copies arrays."""
   return {
     name: len(re.findall(rf"{name}(?:-start)?\(", text))
-    for name in (*sums, *copies)
+    for name in (*SUMS, *COPIES)
   }
 
 

@@ -12,15 +12,19 @@ import os
 from pathlib import Path
 import re
 import shutil
+import sys
 import tempfile
 
 from absl import flags
 
 from experiments import compile_cache
 from experiments.settings import UserError
+from experiments.stopping import Stopped
 from mnemonics_jax.data import Share
 
 FLAGS = flags.FLAGS
+
+_copies: list[str] = []
 
 flags.DEFINE_string(
   "devices",
@@ -68,9 +72,28 @@ def computing() -> Iterator[None]:
       stack.enter_context(contextlib.redirect_stderr(nowhere))
     stack.enter_context(compile_cache.kept())
     stack.enter_context(devices.use(count))
-    yield
+    try:
+      yield
+    except Stopped:  # All processes have agreed on it.
+      raise
+    except Exception:
+      if distributed:
+        atexit.register(_leave)
+      raise
   if distributed:
     jax.distributed.shutdown()
+
+
+def _leave() -> None:
+  """Ends now: the others may wait for this process, which would wait for them.
+
+  What they wait for then fails, and they end, too.
+  """
+  for folder in _copies:
+    shutil.rmtree(folder, ignore_errors=True)
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(2)
 
 
 def share() -> Share:
@@ -92,6 +115,7 @@ def own(path: Path) -> Path:
   mine = path
   if jax.process_index():
     folder = tempfile.mkdtemp()
+    _copies.append(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     mine = Path(folder) / path.name
     if path.exists():
@@ -122,7 +146,7 @@ def _useless(count) -> UserError:
 
 
 def _connect() -> bool:
-  """Joins the other processes; False if there are none."""
+  """Joins the other processes, if there may be some; whether it did."""
   address, rank, size = FLAGS.coordinator, FLAGS.process_id, FLAGS.num_processes
   given = {"process_id": rank, "num_processes": size}
   if address in (None, "auto"):
@@ -160,9 +184,9 @@ def _connect() -> bool:
   return True
 
 
-def _has_tpu() -> bool:
+def _has_tpu(dev: Path = Path("/dev")) -> bool:
   """Whether this machine has TPUs; JAX then knows if it is part of a pod."""
-  wanted = os.environ.get("JAX_PLATFORMS", "tpu")
-  chips = [*Path("/dev").glob("accel*"), *Path("/dev/vfio").glob("[0-9]*")]
+  wanted = os.environ.get("JAX_PLATFORMS") or "tpu"
+  chips = [*dev.glob("accel*"), *dev.glob("vfio/[0-9]*")]
   installed = importlib.util.find_spec("libtpu") is not None
   return "tpu" in wanted and bool(chips) and installed

@@ -194,9 +194,9 @@ def level_bytes(config: Config, share: int = 1) -> tuple[float, float]:
       variables,
       batch,
     )
-    fixed += sum(x.size * x.dtype.itemsize for x in residuals)
+    fixed += sum(x.size * x.dtype.itemsize for x in residuals) / share
     data = config.class_size * math.prod(image)
-  return fixed / share, (per_class + data) / share
+  return fixed, (per_class + data) / share
 
 
 class Estimate:

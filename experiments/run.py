@@ -15,7 +15,7 @@ from experiments.paper import follows_paper
 from experiments.saving import Policy, Saver
 from experiments.settings import Settings, UserError, build
 from experiments.stopping import CONTINUE, Stop
-from mnemonics_jax import files, phase, report
+from mnemonics_jax import devices, files, phase, report
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.report import results as results_lib
 from mnemonics_jax.types import PhaseResult, PhaseState
@@ -49,7 +49,12 @@ def run(
     UserError: what is asked for cannot be done, or training diverged.
   """
   config, stream = build(settings, dataset)
-  moved = workdir_lib.claim(workdir, settings, _checksum(dataset))
+  checksum = _checksum(dataset)
+  if not devices.same(checksum >> 1):
+    raise UserError(
+      "The processes have read different data; give all machines the same."
+    )
+  moved = workdir_lib.claim(workdir, settings, checksum)
   print(plan.describe(settings, config, stream, workdir), flush=True)
   memory = plan.memory_note(config, stream)
   for note in filter(None, [*dataset.notes, moved, memory]):

@@ -66,23 +66,28 @@ def gather(tree: PyTree) -> PyTree:
 
 
 def draw(array: jax.Array, rows: jax.Array) -> jax.Array:
-  """A batch: `array[rows]`, split, from an array that may be spread.
+  """A batch: `array[rows]`, split if it can be, of an array that may be spread.
 
   Left to itself, XLA would copy the whole array to every device.
   """
-  if count() == 1 or len(array) % count() or len(rows) % count():
+  if count() == 1 or len(array) % count():
     return split(array[rows])
+  even = len(rows) % count() == 0
 
   def from_own(own, rows):
     at = rows - lax.axis_index(_AXIS) * len(own)
     here = ((at >= 0) & (at < len(own))).reshape(-1, *[1] * (own.ndim - 1))
     # Zeros on all devices but one: the sum is exact.
     found = jnp.where(here, own[jnp.clip(at, 0, len(own) - 1)], 0)
-    return lax.psum_scatter(found, _AXIS, tiled=True)
+    if even:
+      return lax.psum_scatter(found, _AXIS, tiled=True)
+    return lax.psum(found, _AXIS)
 
-  spec = PartitionSpec(_AXIS)
+  split_rows, all_rows = PartitionSpec(_AXIS), PartitionSpec()
   return jax.shard_map(
-    from_own, in_specs=(spec, PartitionSpec()), out_specs=spec
+    from_own,
+    in_specs=(split_rows, all_rows),
+    out_specs=split_rows if even else all_rows,
   )(array, rows)
 
 

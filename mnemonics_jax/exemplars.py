@@ -108,7 +108,7 @@ def learn(
   images: UInt8[np.ndarray, "n h w c"],
   labels: Int[np.ndarray, " n"],
   variables: Variables,
-  data: tuple[np.ndarray, np.ndarray, np.ndarray],
+  data: tuple[np.ndarray, np.ndarray],
   *,
   level: Level,
   seen: Bool[Array, " classes"],
@@ -125,7 +125,8 @@ def learn(
     images: start images of the exemplars.
     labels: their classes.
     variables: Θ_i, where the base level starts.
-    data: images, features and labels of the validation set.
+    data: the validation set: features if the level works on them, or images;
+      and labels.
     level: model and recipe.
     seen: classes that compete.
     rows: number of exemplar rows to pad to.
@@ -134,18 +135,12 @@ def learn(
     entry: name of this loop in the journal.
     callback: called after each meta epoch.
   """
-  # Counted before devices ask for more rows, and the same in all later phases.
-  steps = math.ceil(data_rows / (level.config.batch_size or data_rows))
-  config = dataclasses.replace(
-    level.config, steps_per_epoch=level.config.steps_per_epoch or steps
-  )
-  level = level._replace(config=config)
+  level = _with_steps(level, data_rows)
   rows, data_rows = devices.divisible(rows), devices.divisible(data_rows)
-  on_features = level.config.on_features
-  data_images, features, data_labels = data
-  kind = bilevel.Features if on_features else bilevel.Exemplars
+  inputs, data_labels = data
+  kind = bilevel.Features if level.config.on_features else bilevel.Exemplars
   valid = kind(
-    devices.spread(features if on_features else data_images, data_rows),
+    devices.spread(inputs, data_rows),
     _pad(data_labels, data_rows),
     _real(data_labels, data_rows),
   )
@@ -182,6 +177,7 @@ def adjust(
   if len(labels) < 2:  # A chunk of one has no other half.
     nothing = np.zeros(2 * level.config.epochs)
     return images, bilevel.History(*[nothing] * len(bilevel.History._fields))
+  level = _with_steps(level, math.ceil(rows / 2))
   rows = devices.divisible(rows, parts=2)
   exemplars = _exemplars(images, labels, rows)
   loop = functools.partial(
@@ -196,6 +192,18 @@ def adjust(
   return _noted(
     loop, like, 2 * level.config.epochs, len(labels), journal, entry, callback
   )
+
+
+def _with_steps(level, data_rows):
+  """The level with a number of steps that does not depend on the devices.
+
+  They may ask for more rows; and in all later phases it is the same.
+  """
+  steps = math.ceil(data_rows / (level.config.batch_size or data_rows))
+  config = dataclasses.replace(
+    level.config, steps_per_epoch=level.config.steps_per_epoch or steps
+  )
+  return level._replace(config=config)
 
 
 class _Noted(NamedTuple):

@@ -120,6 +120,12 @@ class Config:
     learned = self.exemplars == "mnemonics"
     return self.init_exemplars if learned else self.exemplars
 
+  @property
+  def learns_on_features(self) -> bool:
+    """Whether features of the new images are what exemplars are learned from."""
+    learned = self.exemplars == "mnemonics"
+    return learned and exemplar_level(self).config.on_features
+
 
 _CHOICES = {
   "exemplars": ("random", "herding", "mnemonics"),
@@ -178,7 +184,7 @@ def run_phase(
   new = data.labels >= state.classes_seen  # The upper bound sees old data, too.
   new_images, new_labels = data.images[new], data.labels[new]
   new_features = None
-  if config.exemplars != "random":  # That looks at nothing.
+  if config.start_images == "herding" or config.learns_on_features:
     new_features, _ = extract(model, method, variables, new_images)
   picks = exemplars_lib.select(
     keys.numpy("select"),
@@ -200,9 +206,8 @@ def run_phase(
   )
   if config.exemplars == "mnemonics":
     start = images
-    valid = _with_old(
-      (new_images, new_features, new_labels), state, config, variables
-    )
+    inputs = new_features if config.learns_on_features else new_images
+    valid = _with_old((inputs, new_labels), state, config, variables)
     later = state.classes_seen > 0
     images, history = optimize(
       exemplars_lib.learn,
@@ -212,7 +217,7 @@ def run_phase(
       variables,
       valid,
       rows=config.new_slots if later else len(labels),
-      data_rows=config.later_capacity if later else len(valid[2]),
+      data_rows=config.later_capacity if later else len(valid[1]),
       entry="exemplars",
       callback=_meta_report(report, state.phase, "exemplars", config, labels),
     )
@@ -371,11 +376,11 @@ def _classes(state, data, config):
 
 
 def _with_old(new, state, config, variables):
-  """Images, features, labels of the new data, and of the old exemplars."""
-  images, labels = memory_lib.flat(state.memory)
-  features, _ = extract(config.model, config.method, variables, images)
-  old = (images, features, labels)
-  return tuple(map(np.concatenate, zip(new, old, strict=True)))
+  """Inputs and labels of the new data, and of the old exemplars."""
+  inputs, labels = memory_lib.flat(state.memory)
+  if config.learns_on_features:
+    inputs, _ = extract(config.model, config.method, variables, inputs)
+  return tuple(map(np.concatenate, zip(new, (inputs, labels), strict=True)))
 
 
 def exemplar_level(config: Config) -> exemplars_lib.Level:

@@ -75,7 +75,7 @@ def test_scaling_quick(tmp_path):
   for row in results["devices"]["rows"]:
     assert row["difference"] < 1e-5
     moves = {name for name, count in row["moves"].items() if count}
-    assert moves <= {"all-reduce"}
+    assert moves <= {"all-reduce", "reduce-scatter"}
   _, same = results["two_processes"]["rows"]
   assert same["against"] == "one process, 2 devices"
   assert same["difference"] < 1e-5

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 import errno
+import shutil
 import threading
 
 import data_files
@@ -10,8 +11,8 @@ from PIL import Image
 import pytest
 
 from mnemonics_jax import data
+from mnemonics_jax.data import cache, tfds_records
 from mnemonics_jax.data import share as share_lib
-from mnemonics_jax.data import tfds_records
 from mnemonics_jax.data.decode import decode
 
 
@@ -46,8 +47,8 @@ def root(tmp_path):
   return root
 
 
-def load(root, share=data.Share(), cache="cache"):
-  where = root.parent / f"{cache}_{share.index}"
+def load(root, share=data.Share(), name="cache"):
+  where = root.parent / f"{name}_{share.index}"
   return data.load("folder", root, image_size=8, share=share, cache_dir=where)
 
 
@@ -62,7 +63,7 @@ def assert_equal(one, other):
 def test_each_process_decodes_its_share_and_has_all(
   root, monkeypatch, count, block
 ):
-  alone = load(root, cache="alone")
+  alone = load(root, name="alone")
   decoded = []
   monkeypatch.setattr(share_lib, "_BLOCK_BYTES", block)
   monkeypatch.setattr(
@@ -91,6 +92,38 @@ def test_trouble_of_one_process_is_that_of_all(root, monkeypatch):
   errors = together(2, lambda share: load(root, share))
   assert all("6.png cannot be read now" in str(error) for error in errors)
   assert str(errors[0]) == str(errors[1])
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_directory_that_one_process_lacks_is_told_by_all(root, lost):
+  roots = [root, root]
+  roots[lost] = root.parent / "nowhere"
+  errors = together(2, lambda share: load(roots[share.index], share))
+  assert all("nowhere does not exist" in str(error) for error in errors)
+
+
+def test_processes_that_see_other_files_are_told(root, tmp_path):
+  """As many, but one has another name."""
+  other = shutil.copytree(root, tmp_path / "other")
+  (other / "train/cat/6.png").rename(other / "train/cat/7.png")
+  roots = [root, other]
+  errors = together(2, lambda share: load(roots[share.index], share))
+  assert all("other files on another machine" in str(e) for e in errors)
+
+
+def test_a_common_cache_is_written_once(root, monkeypatch):
+  written, write = [], cache._write
+  monkeypatch.setattr(
+    cache, "_write", lambda *a: written.append(a[0]) or write(*a)
+  )
+  common = root.parent / "cache"
+  read = lambda share: data.load(
+    "folder", root, image_size=8, share=share, cache_dir=common
+  )
+  together(3, read)
+  assert len(written) == 1
+  together(3, read)
+  assert len(written) == 1
 
 
 def test_records_are_decoded_by_shares(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Many devices: virtual ones in a process of their own, and two processes."""
 
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 
+from absl.testing import flagsaver
 import data_files
 import jax
 import numpy as np
@@ -49,9 +51,21 @@ def test_a_tpu_that_is_no_part_of_a_pod_runs_alone(monkeypatch):
   monkeypatch.setattr(jax.distributed, "initialize", nothing_found)
   monkeypatch.setattr(launch, "_has_tpu", lambda: True)
   assert not launch._connect()
-  monkeypatch.setattr(launch.FLAGS, "coordinator", "auto")
-  with pytest.raises(UserError, match=r"--coordinator=auto: .* not find"):
+  with (
+    flagsaver.flagsaver(coordinator="auto"),
+    pytest.raises(UserError, match=r"--coordinator=auto: .* not find"),
+  ):
     launch._connect()
+
+
+def test_tpus_are_seen(tmp_path, monkeypatch):
+  monkeypatch.setenv("JAX_PLATFORMS", "")
+  monkeypatch.setattr(importlib.util, "find_spec", lambda _: "libtpu")
+  assert not launch._has_tpu(tmp_path)
+  (tmp_path / "accel0").touch()
+  assert launch._has_tpu(tmp_path)
+  monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+  assert not launch._has_tpu(tmp_path)
 
 
 def test_a_batch_that_devices_cannot_share_is_refused():
@@ -64,7 +78,7 @@ _SMALL = ["--images_per_class=40", "--phases=1", "--meta_epochs=2"]
 _DIGITS = ["experiments.digits", *_SMALL, "--adjust"]
 
 
-def _start(command, workdir, *flags, devices=1):
+def _start(command, workdir, *flags, devices=1, cache=None):
   count = f"--xla_force_host_platform_device_count={devices}"
   return subprocess.Popen(
     [
@@ -74,21 +88,25 @@ def _start(command, workdir, *flags, devices=1):
     cwd=workdir.parent,
     env=os.environ
     | {"PYTHONPATH": str(_ROOT), "XLA_FLAGS": count}
-    | {"XDG_CACHE_HOME": str(workdir.parent / "cache")},
+    | ({"XDG_CACHE_HOME": str(cache)} if cache else {}),
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
   )
 
 
-def _pair(command, workdir, *flags):
-  """The same run in two processes."""
+def _pair(command, workdir, *flags, own=("", ""), **options):
+  """The same run in two processes; each may have a flag of its `own`."""
   with socket.socket() as free:
     free.bind(("localhost", 0))
     port = free.getsockname()[1]
   where = [f"--coordinator=localhost:{port}", "--num_processes=2"]
   return [
-    _start(command, workdir, *where, f"--process_id={i}", *flags)
+    _start(
+      [*command, *filter(None, [own[i]])],
+      *(workdir, *where, f"--process_id={i}", *flags),
+      **options,
+    )
     for i in range(2)
   ]
 
@@ -127,6 +145,7 @@ def test_two_processes_compute_what_one_does(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_read_a_folder_together(tmp_path):
+  """Both take half of the images, and have those of one process."""
   images, rng = tmp_path / "images", np.random.default_rng(0)
   for name in "abcd":
     for i in range(12):
@@ -136,11 +155,22 @@ def test_two_processes_read_a_folder_together(tmp_path):
   command = ["experiments.folder", f"--data={images}", "--base_classes=2"]
   command += ["--phases=2", "--exemplars=herding", "--finetune=none"]
   alone, together = tmp_path / "alone", tmp_path / "together"
-  texts = _ends(_pair(command, together))  # First: there is no cache yet.
+  texts = _ends(_pair(command, together, cache=tmp_path / "cache of two"))
   assert "unreadable train/a/broken.png" in texts[0][0]
-  _ends([_start(command, alone, devices=2)])
+  _ends([_start(command, alone, devices=2, cache=tmp_path / "cache of one")])
   results = [(path / "results.json").read_text() for path in (alone, together)]
   assert results[0] == results[1]
+
+
+@pytest.mark.slow
+def test_what_one_process_lacks_ends_both(tmp_path):
+  """They say so, and do not wait for each other until something times out."""
+  data_files.write_folder(tmp_path / "one")
+  command = ["experiments.folder", "--base_classes=1", "--phases=1"]
+  pair = _pair(command, tmp_path / "out", own=["--data=one", "--data=none"])
+  texts = _ends(pair, code=2)
+  assert texts[0][1].count("--data=none does not exist") == 1
+  assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -6,6 +6,8 @@
 ((1442, 8, 8, 3), dtype('uint8'))
 """
 
+from collections.abc import Iterator
+import contextlib
 import os
 
 from mnemonics_jax.data.dataset import DataError as DataError
@@ -50,7 +52,8 @@ def load(
   """
   # Each source is imported when asked for: a message about a missing directory
   # should not wait for libraries that read images.
-  try:
+  flag = "--data" if name == "folder" else "--data_dir"
+  with share.together(), _explaining(f"{flag}={data_dir}"):
     if name == "digits":
       from mnemonics_jax.data import digits
 
@@ -82,13 +85,19 @@ def load(
       )
     else:
       raise DataError(f"Unknown data set {name!r}; choose {', '.join(NAMES)}.")
+    return verify(dataset)
+
+
+@contextlib.contextmanager
+def _explaining(source: str) -> Iterator[None]:
+  """Trouble of the system in words for the user."""
+  try:
+    yield
   except OSError as error:
-    flag = "--data" if name == "folder" else "--data_dir"
     raise DataError(
-      f"{flag}={data_dir}: cannot read {error.filename or 'it'} "
+      f"{source}: cannot read {error.filename or 'it'} "
       f"({error.strerror or error}); check the path and its permissions."
     ) from error
-  return verify(dataset)
 
 
 def _expect_size(name: str, image_size: int | None, own: int) -> None:

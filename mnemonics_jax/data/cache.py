@@ -53,24 +53,30 @@ def cached(
   root = Path(cache_dir) if cache_dir else default_directory()
   entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
   fingerprint = _digest([_FORMAT, [_state(file) for file in files]])
+  stored, seen = None, _state(entry / "meta.json")
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
   # same remedy.
-  stored = None
   with contextlib.suppress(Exception):
     stored = _read(entry, fingerprint)
-  if share.all(stored is not None):
-    assert stored is not None
+  there = stored is not None
+  if share.all(there) and stored is not None:
     return stored
-  dataset = build()
-  try:
-    _write(entry, fingerprint, dataset)
-  except OSError as error:
-    note = (
-      f"The decoded images could not be kept in {root} ({error.strerror or error}); "
-      "the next start decodes them again."
-    )
-    return dataclasses.replace(dataset, notes=(*dataset.notes, note))
-  return dataset
+  del stored  # Its memory is needed.
+  dataset, notes = build(), []
+
+  def keep():
+    if there or _state(entry / "meta.json") != seen:  # Another was faster.
+      return
+    try:
+      _write(entry, fingerprint, dataset)
+    except OSError as error:
+      notes.append(
+        f"The decoded images could not be kept in {root}"
+        f" ({error.strerror or error}); the next start decodes them again."
+      )
+
+  share.lead(keep)
+  return dataclasses.replace(dataset, notes=(*dataset.notes, *notes))
 
 
 def _state(file: Path) -> tuple[str, int, int]:
@@ -131,11 +137,7 @@ def _write(entry: Path, fingerprint: str, dataset: Dataset) -> None:
     # A directory cannot be renamed over a full one. If another process puts
     # its entry there in between, the rename fails and that entry stays.
     shutil.rmtree(entry, ignore_errors=True)
-    try:
-      temporary.rename(entry)
-    except OSError:
-      if not entry.exists():
-        raise
+    temporary.rename(entry)
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
 

@@ -40,10 +40,9 @@ def load(
     per_class: how many images of each class each split must have.
   """
   root = directory(data_dir)
+  if fetch:
+    share.lead(lambda: _fetch(root, progress))
   source = _find(root)
-  if source is None and fetch:
-    download.cifar100(root, progress)
-    source = _find(root)
   if source is None:
     raise DataError(_not_found(root))
   module, path = source
@@ -89,6 +88,11 @@ def directory(data_dir: str | os.PathLike | None) -> Path:
   """Where CIFAR-100 is looked for when the flag says `data_dir`."""
   chosen = data_dir or os.environ.get("MNEMONICS_DATA_DIR")
   return Path(os.path.expanduser(chosen or "~/tensorflow_datasets"))
+
+
+def _fetch(root: Path, progress: Progress | None) -> None:
+  if _find(root) is None:
+    download.cifar100(root, progress)
 
 
 def _find(root: Path):

@@ -44,6 +44,10 @@ def load(
   root = Path(os.path.expanduser(data_dir))
   listing = scan(root)
   _check_memory(root, len(listing.files), image_size)
+  if not share.same(*(os.fsencode(f.relative_to(root)) for f in listing.files)):
+    raise DataError(
+      f"--data={root} has other files on another machine; all must see the same."
+    )
 
   def build() -> Dataset:
     images, problems = _decode_all(listing.files, image_size, progress, share)
@@ -146,21 +150,16 @@ def _decode_all(
         ) from error
       problems[index] = _reason(error).encode()
 
-  def decode_own() -> None:
-    # Threads pay: PIL decodes and resizes outside the interpreter lock.
-    pool = ThreadPoolExecutor(os.cpu_count())
-    with warnings.catch_warnings():
-      warnings.simplefilter(
-        "ignore"
-      )  # PIL's remarks on odd but readable files.
-      try:
-        for done, _ in enumerate(pool.map(decode_into, own), start=1):
-          if progress:
-            progress(done, len(own))
-      finally:
-        pool.shutdown(cancel_futures=True)
-
-  share.attempt(decode_own)
+  # Threads pay: PIL decodes and resizes outside the interpreter lock.
+  pool = ThreadPoolExecutor(os.cpu_count())
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
+    try:
+      for done, _ in enumerate(pool.map(decode_into, own), start=1):
+        if progress:
+          progress(done, len(own))
+    finally:
+      pool.shutdown(cancel_futures=True)
   share.complete(images)
   share.complete(problems.view(np.uint8).reshape(len(files), -1))
   return images, [problem.decode(errors="ignore") for problem in problems]

@@ -67,9 +67,14 @@ def read(
   directory: Path, progress: Progress | None = None, share: Share = Share()
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
   """Arrays of both splits in the order of their ids, and the class names."""
-  splits, names = share.attempt(lambda: _read_share(directory, progress, share))
+  splits, names = _read_share(directory, progress, share)
   arrays = {}
   for split, (images, labels, ids) in splits.items():
+    if not share.same(*ids, labels.tobytes()):
+      raise DataError(
+        f"--data_dir: {directory} has other records on another machine; all"
+        " must see the same."
+      )
     share.complete(images)
     order = sorted(range(len(ids)), key=ids.__getitem__)
     arrays[f"{split}_images"] = images[order]
