@@ -29,21 +29,57 @@ def profile(path: str, network: str, kind: str, steps: int):
   run()  # The first call is slower.
 
   def step():
-    with tempfile.TemporaryDirectory() as folder:
-      with jax.profiler.trace(folder):
-        run()
-      (file,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
-      trace = jax.profiler.ProfileData.from_file(file)
-    spans = defaultdict(list)
-    for plane in trace.planes:
-      for line in plane.lines:
-        for event in line.events:
-          for part in parts.get(event.name, ()):
-            spans[part].append((event.start_ns, event.end_ns))
+    spans = _trace(run, parts)
     order = (FORWARD, BACKWARD, KERNELS, REST)
     return {part: _union(spans[part]) / steps / 1e9 for part in order}
 
   return step, {}
+
+
+def epoch(path: str, network: str):
+  """Seconds of an epoch of `training.fit`, and those with a thread at work."""
+  task = jax_train._Task(path, network, "phase")
+  program = training._steps.lower(*task.args(0, 1), **task.static).compile()
+  parts = _parts(program.as_text())
+
+  def run():
+    jax.block_until_ready(
+      training.fit(
+        jax.random.key(0),
+        task.carry[0],
+        task.pool,
+        classes=task.classes,
+        rows=task.classes.seen,
+        teacher=task.teacher,
+        report=lambda _: None,
+        **task.static,
+      )
+    )
+
+  run()  # compiles
+
+  def step():
+    spans = [span for part in _trace(run, parts).values() for span in part]
+    starts, stops = zip(*spans, strict=True)
+    return (max(stops) - min(starts)) / 1e9, _union(spans) / 1e9
+
+  return step, {}
+
+
+def _trace(run, parts):
+  """Runs it, and for each part of a step when something worked on it."""
+  with tempfile.TemporaryDirectory() as folder:
+    with jax.profiler.trace(folder):
+      run()
+    (file,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
+    trace = jax.profiler.ProfileData.from_file(file)
+  spans = defaultdict(list)
+  for plane in trace.planes:
+    for line in plane.lines:
+      for event in line.events:
+        for part in parts.get(event.name, ()):
+          spans[part].append((event.start_ns, event.end_ns))
+  return spans
 
 
 def _parts(text):

@@ -143,38 +143,6 @@ def _lax_conv(x, w, *, stride=1, padding=None):
   )
 
 
-def epochs(path: str, network: str):
-  """An epoch of `training.fit`: its wall time, and that in compiled steps."""
-  task = _Task(path, network, "phase")
-  steps, spans = training._steps, []
-
-  def watched(*args, **static):
-    began = time.perf_counter()
-    out = jax.block_until_ready(steps(*args, **static))
-    spans.append(time.perf_counter() - began)
-    return out
-
-  training._steps = watched
-
-  def epoch():
-    spans.clear()
-    began = time.perf_counter()
-    training.fit(
-      jax.random.key(0),
-      task.carry[0],
-      task.pool,
-      classes=task.classes,
-      rows=task.classes.seen,
-      teacher=task.teacher,
-      report=lambda _: None,
-      **task.static,
-    )
-    return time.perf_counter() - began, sum(spans), len(spans)
-
-  epoch()  # compiles
-  return epoch, {}
-
-
 def gemm(size: int, repeats: int):
   """Matrix products, the most arithmetic this machine can do."""
   a = jnp.ones((size, size))

@@ -184,6 +184,33 @@ def test_exemplars_are_learned_as_on_one_device(
   assert (one != spread).mean() < 0.01
 
 
+def test_adjusting_takes_as_many_steps_on_any_number_of_devices(monkeypatch):
+  """Of eight exemplars, four validate; three devices make twelve of eight."""
+  level = exemplars.configure(
+    bilevel.BilevelConfig(batch_size=4, steps_per_epoch=None), CONFIG.model, CONFIG.method,
+    CONFIG.augment,
+  )  # fmt: skip
+  taken = []
+
+  def watched(*_, config, **__):
+    taken.append(config.steps_per_epoch)
+    raise InterruptedError
+
+  monkeypatch.setattr(bilevel, "adjust_exemplars", watched)
+  for count in (1, 3):
+    with devices.use(count), pytest.raises(InterruptedError):
+      exemplars.adjust(
+        jax.random.key(0),
+        np.zeros((8, 8, 8, 3), np.uint8),
+        np.arange(8) % 2,
+        phase.begin_run(0, CONFIG).variables,
+        level=level,
+        seen=jnp.arange(6) < 2,
+        rows=8,
+      )
+  assert taken == [1, 1]
+
+
 def test_a_meta_step_only_sums_over_devices():
 
   def program(images, labels, variables, valid):

@@ -58,6 +58,16 @@ def test_what_does_not_fit_is_said_with_what_does():
   assert "smaller --memory" in note(CONFIG, 0.5)
 
 
+def test_devices_share_all_but_the_weights():
+  (fixed, one), (fixed_of_4, one_of_4) = (
+    plan.level_bytes(CONFIG, devices) for devices in (1, 4)
+  )
+  variables = jax.eval_shape(CONFIG.model.init, jax.random.key(0))
+  weights = sum(4 * leaf.size for leaf in jax.tree.leaves(variables))
+  assert one_of_4 == pytest.approx(one / 4)
+  assert max(weights, fixed / 4) < fixed_of_4 < fixed
+
+
 @pytest.mark.slow
 def test_the_advice_agrees_with_what_was_compiled_for_imagenet():
   """benchmarks/README.md: on 16 GB, 5 classes fit and 10 just do not."""

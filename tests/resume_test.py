@@ -135,7 +135,7 @@ def test_stopping_again_and_again_changes_nothing(
 def test_a_shared_base_model_changes_nothing(tmp_path, whole):
   workdir, models = tmp_path / "out", tmp_path / "models"
   starts = 1
-  while not interrupted.run_until(workdir, 4, base_models=models):
+  while not interrupted.run_until(workdir, 8, base_models=models):
     starts += 1
     assert_log_is_whole(workdir)
   assert starts > 3
@@ -147,6 +147,18 @@ def test_a_shared_base_model_changes_nothing(tmp_path, whole):
   interrupted.run(tmp_path / "again", interrupted.NEVER, base_models=models)
   assert interrupted.files(tmp_path / "again") == whole()
   assert list(models.iterdir()) == [model]
+
+
+def test_a_base_model_that_another_run_has_finished_first(tmp_path, whole):
+  workdir, models = tmp_path / "out", tmp_path / "models"
+  assert not interrupted.run_until(workdir, 1, base_models=models)
+  other = tmp_path / "other"
+  assert not interrupted.run_until(
+    other, lambda: [*models.glob("*")], base_models=models
+  )
+  interrupted.run(workdir, interrupted.NEVER, base_models=models)
+  assert interrupted.files(workdir) == whole()
+  assert_log_is_whole(workdir)
 
 
 def test_a_signal_saves_at_the_next_opportunity(tmp_path, whole, monkeypatch):
