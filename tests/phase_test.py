@@ -337,7 +337,7 @@ def test_images_pass_a_trained_model_once(monkeypatch, exemplars):
       module, "extract", lambda *a: passed.append(len(a[3])) or extract(*a)
     )
   phase.run_phase(state, stream[1], config)
-  new, old, test, kept = 12, 2 * 3, 4 * 6, 4 * 3
+  new, old, test, kept = 12, 3 * 3, 4 * 6, 4 * 3
   made_from = {"herding": new, "random": 0, "mnemonics": new + old}[exemplars]
   assert sum(passed) == made_from + test + kept
 
