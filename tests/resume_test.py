@@ -95,7 +95,7 @@ def assert_log_is_whole(workdir):
 @pytest.mark.parametrize(
   "stride, changes",
   [
-    pytest.param(6, dict(), id="lucir"),
+    pytest.param(5, dict(), id="lucir"),
     pytest.param(
       5, dict(method="icarl", exemplars="herding", adjust=False, seeds=(0, 1)),
       id="icarl", marks=pytest.mark.slow,
