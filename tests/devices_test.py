@@ -68,6 +68,26 @@ def test_tpus_are_seen(tmp_path, monkeypatch):
   assert not launch._has_tpu(tmp_path)
 
 
+@pytest.mark.parametrize("asked, cores", [(2, 4), (3, 2)])
+def test_cores_of_a_cpu_become_devices(asked, cores):
+  code = f"""
+import os
+os.sched_getaffinity = lambda _: range({cores})
+from experiments import launch
+from mnemonics_jax import devices
+launch.FLAGS(["test", "--devices={asked}"])
+with launch.computing():
+  print(devices.count())
+"""
+  done = subprocess.run(
+    [sys.executable, "-c", code], cwd=_ROOT, capture_output=True, text=True
+  )
+  if asked <= cores:
+    assert done.stdout.strip() == str(asked), done.stderr
+  else:
+    assert "--devices=3 is more than the 2 of this machine" in done.stderr
+
+
 def test_a_batch_that_devices_cannot_share_is_refused():
   _check_shares(64, 8)
   with pytest.raises(UserError, match=r"--batch_size=100 .* --devices=5\."):

@@ -126,7 +126,7 @@ _PASSING = (
 )
 
 
-_REASON = "S200"
+_REASON = "S200"  # Bytes, because processes exchange them.
 
 
 def _decode_all(
