@@ -1,7 +1,9 @@
 """Where the time of our training steps goes, by XLA's own profiler."""
 
+import bisect
 from collections import defaultdict
 import glob
+import math
 import re
 import tempfile
 
@@ -37,10 +39,11 @@ def profile(path: str, network: str, kind: str, steps: int):
 
 
 def epoch(path: str, network: str):
-  """Seconds of an epoch of `training.fit`, and those with a thread at work."""
+  """Seconds of an epoch of `training.fit`, and those within its steps."""
   task = jax_train._Task(path, network, "phase")
   program = training._steps.lower(*task.args(0, 1), **task.static).compile()
-  parts = _parts(program.as_text())
+  _, entry = program.as_text().split("\nENTRY ")
+  (loop,) = re.findall(r"%(while\S*) = ", entry)
 
   def run():
     jax.block_until_ready(
@@ -59,7 +62,7 @@ def epoch(path: str, network: str):
   run()  # compiles
 
   def step():
-    spans = [span for part in _trace(run, parts).values() for span in part]
+    spans = _trace(run, {loop: ("steps",)})["steps"]
     starts, stops = zip(*spans, strict=True)
     return (max(stops) - min(starts)) / 1e9, _union(spans) / 1e9
 
@@ -68,18 +71,39 @@ def epoch(path: str, network: str):
 
 def _trace(run, parts):
   """Runs it, and for each part of a step when something worked on it."""
+  options = jax.profiler.ProfileOptions()
+  options.python_tracer_level = 0  # It would slow down what is between steps.
   with tempfile.TemporaryDirectory() as folder:
-    with jax.profiler.trace(folder):
+    with jax.profiler.trace(folder, profiler_options=options):
       run()
     (file,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
     trace = jax.profiler.ProfileData.from_file(file)
-  spans = defaultdict(list)
+  begun, ended = defaultdict(list), defaultdict(list)
   for plane in trace.planes:
     for line in plane.lines:
       for event in line.events:
-        for part in parts.get(event.name, ()):
-          spans[part].append((event.start_ns, event.end_ns))
+        if event.name in parts:
+          begun[event.name].append((event.start_ns, event.end_ns))
+        elif event.name.startswith((_END + "conv", _END + "while")):
+          ended[event.name.removeprefix(_END)].append(event.start_ns)
+  spans = defaultdict(list)
+  for name, times in begun.items():
+    for part in parts[name]:
+      spans[part] += _until(sorted(times), sorted(ended[name]))
   return spans
+
+
+# Convolutions and loops may go on in other threads when their event is over.
+_END = "end: "
+
+
+def _until(times, ends):
+  """Each time span up to the first end that comes before the next begins."""
+  followers = [start for start, _ in times[1:]] + [math.inf]
+  for (start, stop), following in zip(times, followers, strict=True):
+    at = bisect.bisect_left(ends, start)
+    late = ends[at] if at < len(ends) and ends[at] < following else stop
+    yield start, max(stop, late)
 
 
 def _parts(text):

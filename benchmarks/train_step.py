@@ -11,7 +11,7 @@ ResNet-32, 128 CIFAR-shaped images, forward, backward and SGD update:
 
 Ours are the compiled steps of `training.fit`, on one device or on one virtual
 device per processor. Then a profile of the plain step; the last table is the
-share of an epoch in which, by the profiler, no instruction of a step runs.
+share of an epoch that, by the profiler, is not within steps.
 """
 
 import contextlib
@@ -152,7 +152,7 @@ def _profile(path, network, has_torch):
 
 
 def _gap(path, network) -> dict[str, Any]:
-  """The share of an epoch in which no instruction of a step runs."""
+  """The share of an epoch between its steps."""
   with _contestant("jax_profile:epoch", path=path, network=network) as c:
     turns = [c.turn() and c.result() for _ in range(_ROUNDS.value)]
   wall, busy = min(turns, key=lambda turn: 1 - turn[1] / turn[0])
@@ -171,7 +171,7 @@ _SHOWN = {
   "first_loss": ("first loss", "{:.4f}"),
   "compile_seconds": ("compile", "{:.1f} s"),
   "wall": ("epoch", "{:.1f} s"),
-  "busy": ("at work", "{:.1f} s"),
+  "busy": ("in steps", "{:.1f} s"),
   "gap": ("gap", "{:.2%}"),
 }
 

@@ -238,8 +238,12 @@ def finite(variables: Variables) -> Bool[Array, ""]:
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
 
 
+@functools.partial(jax.jit, static_argnames=("model", "method", "scope"))
 def _zero_metrics(variables, teacher, pool, classes, **names):
-  """Zeros in the shape of the metrics that `_loss` will return."""
+  """Zeros in the shape of the metrics that `_loss` will return.
+
+  Compiled, because tracing the loss again for every call would take longer.
+  """
   part = trainable(variables, names["scope"])
   loss = lambda images, labels, *rest: _loss(
     part, variables, teacher, images[:1], labels[:1], *rest, **names
