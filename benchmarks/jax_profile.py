@@ -39,7 +39,7 @@ def profile(path: str, network: str, kind: str, steps: int):
 
 
 def epoch(path: str, network: str):
-  """Seconds of an epoch of `training.fit`, and those within its steps."""
+  """Seconds from the first to the last step of `training.fit`, and in steps."""
   task = jax_train._Task(path, network, "phase")
   program = training._steps.lower(*task.args(0, 1), **task.static).compile()
   _, entry = program.as_text().split("\nENTRY ")

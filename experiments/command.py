@@ -48,14 +48,14 @@ def run(
           f"{argv[1]!r} is not a flag; flags look like --phases=5."
         )
       main(argv)
-    except (UserError, ProtocolError, DataError, WorkdirError) as error:
+    except _MISTAKES as error:
       _refuse(str(error))
     except Stopped as stopped:
       print(stopped, file=sys.stderr)
       sys.exit(stopped.code)
     except KeyboardInterrupt:
       print("\nStopped.", file=sys.stderr)
-      sys.exit(130)
+      sys.exit(_INTERRUPTED)
     except OSError as error:
       if error.errno not in _DISK_TROUBLE:
         raise
@@ -65,6 +65,17 @@ def run(
       )
 
   app.run(guarded, flags_parser=parse)
+
+
+_MISTAKES = (UserError, ProtocolError, DataError, WorkdirError)
+_MISTAKE, _INTERRUPTED = 2, 130
+
+
+def exit_code(error: BaseException) -> int:
+  """How a command ends that this error has reached."""
+  if isinstance(error, _MISTAKES):
+    return _MISTAKE
+  return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
 _DISK_TROUBLE = (
@@ -90,4 +101,4 @@ def _explain(error):
 
 def _refuse(message):
   print(f"error: {message}", file=sys.stderr)
-  sys.exit(2)
+  sys.exit(_MISTAKE)

@@ -17,7 +17,7 @@ import tempfile
 
 from absl import flags
 
-from experiments import compile_cache
+from experiments import command, compile_cache
 from experiments.settings import UserError
 from experiments.stopping import Stopped
 from mnemonics_jax.data import Share
@@ -79,15 +79,15 @@ def computing() -> Iterator[None]:
       yield
     except Stopped:  # All processes have agreed on it.
       raise
-    except Exception:
-      if distributed:
-        atexit.register(_leave)
+    except (Exception, KeyboardInterrupt) as error:
+      if jax.process_count() > 1:
+        atexit.register(_leave, command.exit_code(error))
       raise
   if distributed:
     jax.distributed.shutdown()
 
 
-def _leave() -> None:
+def _leave(code: int) -> None:
   """Ends now: the others may wait for this process, which would wait for them.
 
   What they wait for then fails, and they end, too.
@@ -96,7 +96,7 @@ def _leave() -> None:
     shutil.rmtree(folder, ignore_errors=True)
   sys.stdout.flush()
   sys.stderr.flush()
-  os._exit(2)
+  os._exit(code)
 
 
 def share() -> Share:
@@ -145,7 +145,8 @@ def _make_cores_devices(count: int) -> None:
   """Lets a CPU be as many devices, but no more than it has cores."""
   import jax
 
-  if "host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+  chosen = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+  if chosen or jax.config.jax_num_cpu_devices >= 0:
     return
   affinity = getattr(os, "sched_getaffinity", None)  # Only on Linux.
   cores = len(affinity(0)) if affinity else os.cpu_count() or 1

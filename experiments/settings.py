@@ -265,11 +265,15 @@ def build(
 
 def _check_shares(batch_size, count):
   """Refuses batches that the devices cannot share equally."""
+  import jax
+
   if batch_size % count:
     fitting = max(n for n in range(1, count) if batch_size % n == 0)
+    # Several processes bring all their devices.
+    fewer = f", or --devices={fitting}" if jax.process_count() == 1 else ""
     raise UserError(
       f"--batch_size={batch_size} cannot be shared equally by {count} devices;"
-      f" choose a multiple of {count}, or --devices={fitting}."
+      f" choose a multiple of {count}{fewer}."
     )
 
 

@@ -141,3 +141,13 @@ def test_records_are_decoded_by_shares(tmp_path, monkeypatch):
   assert len(opened) == sum(
     len(alone[f"{x}_images"]) for x in ("train", "test")
   )
+
+
+def test_other_forms_of_cifar_are_told(tmp_path):
+  arrays = data_files.cifar_arrays()
+  data_files.write_tfds(tmp_path / "0/3.0.2", arrays)
+  data_files.write_official(tmp_path / "1/cifar-100-python", arrays)
+  errors = together(
+    2, lambda s: data.load("cifar100", tmp_path / str(s.index), share=s)
+  )
+  assert all("another form of CIFAR-100" in str(error) for error in errors)

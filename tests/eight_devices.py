@@ -3,6 +3,8 @@
 The number of devices is fixed when JAX starts, hence a process of its own.
 """
 
+import re
+
 import interrupted
 import jax
 import jax.numpy as jnp
@@ -124,6 +126,7 @@ def _assert_only_sums(text):
   counts = jax_train.moves(text)
   assert counts["all-reduce"]
   assert not any(counts[name] for name in jax_train.COPIES), counts
+  assert not re.search(r"\b(send|recv|infeed|outfeed)\(", text)
 
 
 def _learn(scope, batch_size):

@@ -46,6 +46,11 @@ def load(
   if source is None:
     raise DataError(_not_found(root))
   module, path = source
+  if not share.same(module.__name__.encode()):
+    raise DataError(
+      f"--data_dir={root} has another form of CIFAR-100 on another machine; all"
+      " must see the same."
+    )
 
   def build() -> Dataset:
     if module is tfds_records:
