@@ -3,9 +3,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The newest Python for which all pinned packages have wheels, if there is one.
+NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
+  do $$p -c "" 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint format audit browser clean
+.PHONY: help quickstart test test-newest test-slow lint format audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -20,6 +23,16 @@ test: $(VENV)/.installed-dev $(if $(CI),browser)  ## lint, types and the whole t
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(if $(NEWEST),$(MAKE) test-newest)
+
+# Every public name's example, in a second environment.
+test-newest: $(VENV)/newest/.installed  ## the examples of the library on the newest Python
+	$(VENV)/newest/bin/python -m pytest -n 2 mnemonics_jax
+
+$(VENV)/newest/.installed: requirements-dev.txt requirements.txt
+	$(NEWEST) -m venv $(VENV)/newest
+	$(VENV)/newest/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
 
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
