@@ -194,7 +194,7 @@ def growth(path, plan, rivals, used) -> list[dict[str, Any]]:
   """Bytes the compiler allots per remat, and what PyTorch was seen to use."""
   lengths = plan.growth
   with _ours("memory", problem=plan.meta, lengths=lengths) as compiler:
-    allotted = compiler.facts
+    allotted: dict[Any, Any] = compiler.facts
   rows = [
     {"inner steps": n} | {remat: allotted[remat, n] for remat in REMATS}
     for n in lengths

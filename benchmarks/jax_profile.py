@@ -10,7 +10,7 @@ import tempfile
 import jax
 
 from benchmarks import jax_train
-from mnemonics_jax import training
+from mnemonics_jax.phase import sgd
 
 FORWARD = "convolutions, forward"
 BACKWARD = "convolutions, backward"
@@ -20,13 +20,10 @@ REST = "batch norm, ReLU, update, the rest"
 
 def profile(path: str, network: str, kind: str, steps: int):
   """Seconds of an SGD step in which some thread worked on each of its parts."""
-  task = jax_train._Task(path, network, kind)
-  program = training._steps.lower(*task.args(0, 1), **task.static).compile()
+  ours = jax_train.Steps(path, network, kind)
+  program = ours.compile()
   parts = _parts(program.as_text())
-
-  def run():
-    args = task.args(0, steps)
-    task.carry = jax.block_until_ready(program(*args))
+  run = lambda: ours.run(program, 0, steps)
 
   run()  # The first call is slower.
 
@@ -39,25 +36,14 @@ def profile(path: str, network: str, kind: str, steps: int):
 
 
 def epoch(path: str, network: str):
-  """Seconds from the first to the last step of `training.fit`, and in steps."""
-  task = jax_train._Task(path, network, "phase")
-  program = training._steps.lower(*task.args(0, 1), **task.static).compile()
-  _, entry = program.as_text().split("\nENTRY ")
+  """Seconds from the first to the last step of `sgd.fit`, and in steps."""
+  ours = jax_train.Steps(path, network, "phase")
+  _, entry = ours.compile().as_text().split("\nENTRY ")
   (loop,) = re.findall(r"%(while\S*) = ", entry)
 
   def run():
-    jax.block_until_ready(
-      training.fit(
-        jax.random.key(0),
-        task.carry[0],
-        task.pool,
-        classes=task.classes,
-        rows=task.classes.seen,
-        teacher=task.teacher,
-        report=lambda _: None,
-        **task.static,
-      )
-    )
+    begin, key = ours.state.variables, jax.random.key(0)
+    jax.block_until_ready(sgd.fit(key, begin, ours.pool, ours.task))
 
   run()  # compiles
 

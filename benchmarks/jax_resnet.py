@@ -3,16 +3,20 @@
 import dataclasses
 import functools
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemonics_jax import bilevel, networks
-from mnemonics_jax import devices as devices_lib
+from mnemonics_jax import bilevel
 from mnemonics_jax.bilevel import BilevelConfig, Exemplars, Features
-from mnemonics_jax.heads import CosineHead
-from mnemonics_jax.model import Model
+from mnemonics_jax.nn import networks
+from mnemonics_jax.nn.heads import CosineHead
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.parallel import mesh
+
+_UNOPTIMISED: Any = {"xla_backend_optimization_level": 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,10 +161,10 @@ def meta_step(
   step = _program(spec, inner_steps, remat)
 
   def program(exemplars, variables, valid):
-    exemplars, valid = devices_lib.split((exemplars, valid))
-    return devices_lib.gather(step(exemplars, variables, valid))
+    exemplars, valid = mesh.shard((exemplars, valid))
+    return mesh.replicate(step(exemplars, variables, valid))
 
-  with devices_lib.use(devices):
+  with mesh.use(devices):
     args = _read(path, spec, double)
     return _compile(program, *args)
 
@@ -203,9 +207,9 @@ def memory(problem: dict, lengths: tuple[int, ...]):
     for steps in lengths:
       program = jax.jit(_program(spec, steps, remat))
       # Buffers are assigned before machine code is made: leave that unoptimised.
-      analysis = (
+      analysis: Any = (
         program.lower(exemplars, variables, valid)
-        .compile({"xla_backend_optimization_level": 0})
+        .compile(_UNOPTIMISED)
         .memory_analysis()
       )
       allotted[remat, steps] = analysis.temp_size_in_bytes
@@ -222,10 +226,11 @@ def _program(problem, inner_steps, remat):
 def _compile(program, *args):
   start = time.perf_counter()
   compiled = jax.jit(program).lower(*args).compile()
+  analysis: Any = compiled.memory_analysis()
   facts = {
     "jax": jax.__version__,
     "compile_seconds": time.perf_counter() - start,
-    "allotted_bytes": compiled.memory_analysis().temp_size_in_bytes,
+    "allotted_bytes": analysis.temp_size_in_bytes,
   }
 
   def step():

@@ -2,7 +2,6 @@
 
 import re
 import time
-import types
 from typing import Any
 
 import jax
@@ -10,17 +9,19 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemonics_jax import devices as devices_lib
-from mnemonics_jax import networks, training, transfer
-from mnemonics_jax.augment import CropFlip, NoAugmentation
-from mnemonics_jax.heads import CosineHead
 from mnemonics_jax.methods import Classes, LwF
-from mnemonics_jax.model import Model
+from mnemonics_jax.nn import networks, transfer
+from mnemonics_jax.nn.augment import CropFlip, NoAugmentation
+from mnemonics_jax.nn.heads import CosineHead
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.phase import Schedule, sgd
+from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.types import Batch
 
 CLASSES = 100
 METHOD = LwF(head=CosineHead())
-SCHEDULE = training.Schedule(epochs=1, batch_size=128)
-RATE = 0.01
+SCHEDULE = Schedule(epochs=1, learning_rate=0.01, batch_size=128)
 
 # What devices may have to say to each other.
 SUMS = ("all-reduce", "reduce-scatter")
@@ -52,77 +53,125 @@ def write(path: str, network: str, images: int):
   return None, {}
 
 
-class _Task:
-  """Everything that `training._steps` takes, for one kind of step."""
+class Steps:
+  """What `sgd.epoch_steps` takes, for one kind of step.
 
-  def __init__(self, path, network, kind):
+  Args:
+    path: of the images.
+    network: a name in `networks.NETWORKS`.
+    kind: of step, see `train_step`.
+
+  Attributes:
+    task: what is trained, and for which loss.
+    pool: the images.
+    order: of the images.
+    key: of the augmentation.
+    state: of SGD.
+    sums: of what the steps so far have measured.
+  """
+
+  def __init__(self, path: str, network: str, kind: str):
     arrays = np.load(path, allow_pickle=False)
     spec = model(network)
     variables = spec.init(jax.random.key(0))
+    teacher = spec.init(jax.random.key(0)) if kind == "phase" else None
     scope = "transfer" if kind in ("in_out", "out") else "all"
     if scope == "transfer":
       identity = transfer.init(variables["params"]["backbone"], kind)
       variables = transfer.apply(variables, identity)
     old = jnp.arange(CLASSES) < CLASSES // 2
-    self.classes = Classes(old, ~old)
-    self.teacher = spec.init(jax.random.key(0)) if kind == "phase" else None
-    labels = arrays["labels"].astype(np.int32)
-    self.pool = training.make_pool(arrays["images"], labels, len(labels))
-    names = dict(model=spec, method=METHOD, scope=scope)
-    self.static = names | dict(
+    classes = Classes(old, ~old)
+    self.task = sgd.Task(
+      classes,
+      classes.seen,
+      teacher,
+      model=spec,
+      method=METHOD,
       schedule=SCHEDULE,
+      scope=scope,
       augment=CropFlip() if kind == "phase" else NoAugmentation(),
     )
-    opt_state = training._optimizer(SCHEDULE).init(
-      training.trainable(variables, scope)
+    labels = arrays["labels"].astype(np.int32)
+    self.pool = make_pool(arrays["images"], labels, len(labels))
+    self.order, self.key = jnp.arange(len(labels)), jax.random.key(1)
+    self.state = sgd.init(self.task, jax.tree.map(jnp.array, variables))
+    self.sums: dict[str, Any] = sgd.zero_metrics(
+      variables, self.task, self.pool
     )
-    sums = training._zero_metrics(
-      variables, self.teacher, self.pool, self.classes, **names
-    )
-    self.carry: Any = jax.tree.map(jnp.array, (variables, opt_state, sums))
-    self.order = jnp.arange(len(labels))
 
-  def args(self, start, stop):
-    return jax.tree.map(
-      jnp.asarray,
-      (
-        *self.carry, self.teacher, self.pool, self.order, start, stop, RATE,
-        jax.random.key(1), self.classes, self.classes.seen,
-      ),
-    )  # fmt: skip
+  def arguments(self, start: int, stop: int) -> tuple[tuple, dict[str, Any]]:
+    """Those of `sgd.epoch_steps`, all of them on the device."""
+    span = dict(start=jnp.int32(start), stop=jnp.int32(stop))
+    arrays = self.state, self.sums, self.pool, self.order, self.key
+    return arrays, {"task": self.task, **span}
+
+  def compile(self) -> Any:
+    """The program in which `sgd.fit` spends its time."""
+    arrays, options = self.arguments(0, 1)
+    return sgd.epoch_steps.lower(*arrays, **options).compile()
+
+  def run(self, program: Any, start: int, stop: int) -> None:
+    """Takes steps, and waits for them; nothing passes to or from the host."""
+    arrays, options = self.arguments(start, stop)
+    with jax.transfer_guard("disallow"):
+      after = jax.block_until_ready(program(*arrays, **options))
+    self.state, self.sums = after
 
 
-def train_steps(
-  path: str, network: str, kind: str, steps: int, devices=1, plain_conv=False
-):
-  """`steps` SGD steps in one call, as `training.fit` makes them.
+def train_steps(path: str, network: str, kind: str, steps: int, devices=1):
+  """`steps` SGD steps in one call, as `sgd.fit` makes them.
 
-  Returns the sum of their losses. `plain_conv` leaves convolutions and their
-  gradients to XLA and makes one call for each step, because in a loop XLA's own
-  gradients take many times longer on a CPU.
+  Returns the sum of their losses.
   """
   jax.config.update("jax_num_cpu_devices", devices)
-  at_once = steps
-  if plain_conv:
-    networks.conv2d, at_once = _lax_conv, 1
-    one_step = lambda start, stop, body, carry: body(start, carry)
-    training.lax = types.SimpleNamespace(fori_loop=one_step)
-  with devices_lib.use(devices):
-    task = _Task(path, network, kind)
+  with mesh.use(devices):
+    ours = Steps(path, network, kind)
     began = time.perf_counter()
-    args = task.args(0, 1)
-    program = training._steps.lower(*args, **task.static).compile()
-    facts = {"compile_seconds": time.perf_counter() - began}
+    program = ours.compile()
+    facts: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     facts["moves"] = moves(program.as_text())
 
   def step():
-    with devices_lib.use(devices):
-      before = float(task.carry[2]["loss"])
-      for start in range(0, steps, at_once):
-        args = task.args(start, start + at_once)
-        with jax.transfer_guard("disallow"):
-          task.carry = jax.block_until_ready(program(*args))
-      return float(task.carry[2]["loss"]) - before
+    with mesh.use(devices):
+      before = float(ours.sums["loss"])
+      ours.run(program, 0, steps)
+      return float(ours.sums["loss"]) - before
+
+  return step, facts
+
+
+def plain_steps(path: str, network: str, kind: str, steps: int):
+  """The same with convolutions and their gradients left to XLA.
+
+  One call for each step, because in a loop XLA's own gradients take many times
+  longer on a CPU.
+  """
+  networks.conv2d = _lax_conv  # In this process, which measures nothing else.
+  ours = Steps(path, network, kind)
+  task, size = ours.task, SCHEDULE.batch_size
+
+  def one_step(state, pool, key, i):
+    picks = (i * size + jnp.arange(size)) % pool.count
+    images = task.augment(jax.random.fold_in(key, i), pool.images[picks])
+    batch = Batch(images, pool.labels[picks])
+    state, metrics = sgd.train_step(state, batch, task=task)
+    return state, metrics["loss"]
+
+  began = time.perf_counter()
+  program = (
+    jax.jit(one_step, donate_argnums=0)
+    .lower(ours.state, ours.pool, ours.key, jnp.int32(0))
+    .compile()
+  )
+  facts = {"compile_seconds": time.perf_counter() - began}
+
+  def step():
+    losses = []
+    for i in range(steps):
+      done = program(ours.state, ours.pool, ours.key, jnp.int32(i))
+      ours.state, loss = jax.block_until_ready(done)
+      losses.append(float(loss))
+    return sum(losses)
 
   return step, facts
 

@@ -22,7 +22,7 @@ import time
 import traceback
 from typing import Any, NamedTuple
 
-from mnemonics_jax import files
+from mnemonics_jax.runs import files
 
 
 class Sample(NamedTuple):
@@ -211,8 +211,8 @@ class Results:
     quick: bool,
     threads: int | None = None,
   ):
-    own = f"benchmarks/results/{name}{'_quick' if quick else ''}.json"
-    self._path, self._threads = pathlib.Path(path or own), threads
+    default = f"benchmarks/results/{name}{'_quick' if quick else ''}.json"
+    self._path, self._threads = pathlib.Path(path or default), threads
     self._path.parent.mkdir(parents=True, exist_ok=True)
     self._parts: dict[str, Any] = {}
     if self._path.exists():

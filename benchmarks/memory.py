@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import measure
-from mnemonics_jax import bilevel, networks
-from mnemonics_jax.heads import CosineHead
-from mnemonics_jax.model import Model
+from mnemonics_jax import bilevel
+from mnemonics_jax.nn import networks
+from mnemonics_jax.nn.heads import CosineHead
+from mnemonics_jax.nn.model import Model
 
 _QUICK = flags.DEFINE_bool("quick", False, "Images of 64×64 pixels.")
 _OUTPUT = flags.DEFINE_string(
@@ -89,7 +90,8 @@ def meta_step_bytes(model: Model, exemplars: int) -> int:
     shape((_VALID.value,), jnp.int32),
   )
   # Buffers are assigned before machine code is made: leave that unoptimised.
-  compiled = lowered.compile({"xla_backend_optimization_level": 0})
+  options: Any = {"xla_backend_optimization_level": 0}
+  compiled = lowered.compile(options)
   memory: Any = compiled.memory_analysis()
   return (
     memory.temp_size_in_bytes

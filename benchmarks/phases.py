@@ -26,9 +26,9 @@ import jax
 import numpy as np
 
 from benchmarks import measure
-from experiments.settings import Settings, build
-from mnemonics_jax import data, phase
+from mnemonics_jax import PerClass, augment, data, methods, networks, phase
 from mnemonics_jax.data import Dataset
+from mnemonics_jax.phase import Schedule
 
 _QUICK = flags.DEFINE_bool("quick", False, "Five phases.")
 _OUTPUT = flags.DEFINE_string(
@@ -68,29 +68,34 @@ def main(_):
 
 def run_phases(phases: int) -> list[dict[str, Any]]:
   """Programs compiled and seconds spent in each phase."""
-  settings = Settings(
-    "digits",
-    "benchmark",
-    net="resnet8",
-    augment="crop",
-    memory="per_class:5",
-    base_classes=25,
-    phases=phases,
-    batch_size=64,
-    base_epochs=2,
-    epochs=2,
-    finetune="head",
-    finetune_epochs=2,
-    adjust=True,
+  stream = data.stream(
+    pseudo_classes(data.load("digits")), phases=phases, base_classes=25
   )
-  config, stream = build(settings, pseudo_classes(data.load("digits")))
+  network = networks.resnet8(
+    image_shape=stream.image_shape, mean=stream.mean, std=stream.std
+  )
+  schedule = Schedule(epochs=2, milestones=(1,), batch_size=64)
+  config = phase.Config(
+    network,
+    methods.LUCIR(),
+    stream.shape,
+    memory=PerClass(5),
+    exemplars="mnemonics",
+    adjust=True,
+    finetune="head",
+    base=schedule,
+    train=schedule,
+    balance=Schedule(2, 0.01, (), batch_size=64),
+    augment=augment.AUGMENTATIONS["crop"],
+  )
   compiled: list[float] = []
 
   def listen(name, seconds, **_):
     if name == _COMPILED:
       compiled.append(seconds)
 
-  jax.monitoring.register_event_duration_secs_listener(listen)
+  listener: Any = listen
+  jax.monitoring.register_event_duration_secs_listener(listener)
   state, rows = phase.begin_run(0, config), []
   for part in stream:
     compiled.clear()

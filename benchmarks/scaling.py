@@ -9,7 +9,6 @@ accelerators are. The step is that of a later phase (augmentation, teacher,
 distillation), under a transfer guard: nothing passes between host and device.
 """
 
-import json
 import os
 import pathlib
 import socket
@@ -22,6 +21,7 @@ from absl import app, flags
 
 from benchmarks import measure
 from benchmarks.measure import Contestant
+from mnemonics_jax.runs.metrics_log import read_metrics
 
 _QUICK = flags.DEFINE_bool("quick", False, "ResNet-8.")
 _OUTPUT = flags.DEFINE_string(
@@ -151,11 +151,9 @@ def _wait(process):
 
 def _losses(workdir):
   """Losses of the base phase's epochs; later, rounding has grown."""
-  lines = (workdir / "metrics.jsonl").read_text().splitlines()
-  records = [json.loads(line) for line in lines]
   return [
     record["loss"]
-    for record in records
+    for record in read_metrics(workdir)
     if record["kind"] == "epoch" and record["phase"] == 0
     if record["stage"] == "train"
   ]

@@ -3,6 +3,8 @@
 Modules bear the names that flax gives ours, so that weights find their place.
 """
 
+# PyTorch is an extra.
+# pyright: reportMissingImports=false
 import numpy as np
 import torch
 from torch import nn

@@ -9,7 +9,7 @@ ResNet-32, 128 CIFAR-shaped images, forward, backward and SGD update:
 - phase: what a later phase does, with augmentation, teacher and distillation;
 - in_out, out: weight transfer over frozen kernels.
 
-Ours are the compiled steps of `training.fit`, on one device or on one virtual
+Ours are the compiled steps of `sgd.fit`, on one device or on one virtual
 device per processor. Then a profile of the plain step; the last table is the
 share of an epoch that, by the profiler, is not within steps.
 """
@@ -101,7 +101,7 @@ def _compare(path, network, kind, steps, has_torch, peak):
       "jax_train:train_steps", devices=many, **ours
     ),
     "flax, plain lax.conv": lambda: _contestant(
-      "jax_train:train_steps", plain_conv=True, **ours
+      "jax_train:plain_steps", **ours
     ),
   }
   rivals = ["PyTorch", "PyTorch, channels last"] if has_torch else []

@@ -9,11 +9,11 @@ paper's ResNet-32 and 160 epochs a phase, for an accelerator.
 
 from absl import flags
 
-from experiments import command, common
+from experiments import command, options, running
 from experiments.paper import PAPER
 
 FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(common)
+flags.adopt_module_key_flags(options)
 
 flags.DEFINE_string(
   "data_dir",
@@ -40,10 +40,10 @@ PRESETS = {
 
 
 def main(_) -> None:
-  settings = common.settings_from_flags("cifar100", PRESETS)
-  common.run_experiment(
+  settings = options.settings_from_flags("cifar100", PRESETS)
+  running.run_experiment(
     settings,
-    lambda: common.load_data(
+    lambda: running.load_data(
       "cifar100", FLAGS.data_dir, download=FLAGS.download
     ),
   )

@@ -8,11 +8,9 @@ import sys
 
 from absl import app, flags
 
-from experiments.settings import UserError
-from experiments.stopping import Stopped
-from mnemonics_jax.data import DataError
-from mnemonics_jax.protocol import ProtocolError
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.report import WorkdirError
+from mnemonics_jax.runs.signals import Stopped
 
 FLAGS = flags.FLAGS
 
@@ -45,11 +43,11 @@ def run(
     try:
       if len(argv) > 1 and not arguments:
         raise UserError(
-          f"{argv[1]!r} is not a flag; flags look like --phases=5."
+          argv[1], f"{argv[1]!r} is not a flag", "flags look like --phases=5"
         )
       main(argv)
     except _MISTAKES as error:
-      _refuse(str(error))
+      _refuse(in_flags(str(error)))
     except Stopped as stopped:
       print(stopped, file=sys.stderr)
       sys.exit(stopped.code)
@@ -67,8 +65,29 @@ def run(
   app.run(guarded, flags_parser=parse)
 
 
-_MISTAKES = (UserError, ProtocolError, DataError, WorkdirError)
+_MISTAKES = (UserError, WorkdirError)
 _MISTAKE, _INTERRUPTED = 2, 130
+
+
+# Settings of the library whose flag has another name.
+_FLAG_OF = {"data_dir": "data", "network": "net"}
+
+
+def in_flags(message: str) -> str:
+  """The message as the command line says it: `memory=total:5` is a flag there.
+
+  What stands in backticks and is no flag stays as it is.
+  """
+  return re.sub(r"`([a-z_]+)(=[^`]*)?`", _as_flag, message)
+
+
+def _as_flag(found: re.Match[str]) -> str:
+  name, value = found[1], found[2] or ""
+  other = _FLAG_OF.get(name, name)
+  # Where there is a flag of either name, the one that was given is meant.
+  if other in FLAGS and (name not in FLAGS or FLAGS[other].present):
+    name = other
+  return f"--{name}{value}" if name in FLAGS else found[0]
 
 
 def exit_code(error: BaseException) -> int:

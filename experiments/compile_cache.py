@@ -9,6 +9,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from mnemonics_jax.data import cache
+
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
@@ -16,7 +18,8 @@ def kept() -> Iterator[None]:
   import jax
   from jax.experimental.compilation_cache import compilation_cache
 
-  directory = None if jax.config.jax_compilation_cache_dir else _directory()
+  chosen = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
+  directory = None if chosen else _directory()
   if directory is None:
     yield
     return
@@ -30,8 +33,7 @@ def kept() -> Iterator[None]:
 
 def _directory() -> Path | None:
   """The user's own cache directory, if it can be written."""
-  home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-  path = Path(home) / "mnemonics_jax" / "xla"
+  path = cache.default_directory() / "xla"
   try:
     path.mkdir(parents=True, exist_ok=True)
   except OSError:

@@ -9,10 +9,10 @@ digits are learned first, then the others one by one.
 
 from absl import flags
 
-from experiments import command, common
+from experiments import command, options, running
 from mnemonics_jax import data
 
-flags.adopt_module_key_flags(common)
+flags.adopt_module_key_flags(options)
 
 _COMMON = dict(
   net="resnet8",
@@ -30,8 +30,8 @@ PRESETS = {
 
 
 def main(_) -> None:
-  settings = common.settings_from_flags("digits", PRESETS)
-  common.run_experiment(settings, lambda: data.load("digits"))
+  settings = options.settings_from_flags("digits", PRESETS)
+  running.run_experiment(settings, lambda: data.load("digits"))
 
 
 if __name__ == "__main__":

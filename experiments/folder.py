@@ -8,12 +8,12 @@ val/<class>/*; without val/ a part of each class is held out for testing.
 
 from absl import flags
 
-from experiments import command, common
+from experiments import command, options, running
 from experiments.paper import PAPER_IMAGENET
-from experiments.settings import UserError
+from mnemonics_jax.errors import UserError
 
 FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(common)
+flags.adopt_module_key_flags(options)
 
 flags.DEFINE_string("data", None, "Directory with one folder per class.")
 flags.DEFINE_integer(
@@ -32,7 +32,13 @@ flags.DEFINE_bool(
 )
 
 _COMMON = dict(memory="per_class:10", val_fraction=0.2)
-_SMALL = dict(_COMMON, net="resnet8", augment="resized_crop", image_size=64)
+_SMALL = dict(
+  _COMMON,
+  net="resnet8",
+  augment="resized_crop",
+  image_size=64,
+  less_forget=10.0,  # As on ImageNet.
+)
 PRESETS = {
   "paper": dict(_COMMON, **PAPER_IMAGENET),
   "short": dict(
@@ -51,11 +57,13 @@ PRESETS = {
 
 def main(_) -> None:
   if not FLAGS.data:
-    raise UserError("--data=DIR is needed: a directory with train/<class>/.")
-  settings = common.settings_from_flags("folder", PRESETS)
-  common.run_experiment(
+    raise UserError(
+      "data", "`data` is missing", "--data=DIR names one with train/<class>/"
+    )
+  settings = options.settings_from_flags("folder", PRESETS)
+  running.run_experiment(
     settings,
-    lambda: common.load_data(
+    lambda: running.load_data(
       "folder",
       FLAGS.data,
       image_size=settings.image_size,

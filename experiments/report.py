@@ -12,8 +12,9 @@ from pathlib import Path
 
 from absl import flags
 
-from experiments import command, common
+from experiments import command, workdirs
 from mnemonics_jax import report
+from mnemonics_jax.errors import UserError
 
 _OUTPUT = flags.DEFINE_string(
   "output",
@@ -29,8 +30,10 @@ def main(argv: Sequence[str]) -> None:
       _check_output(Path(_OUTPUT.value))
     print(report.build(argv[1:], _OUTPUT.value))
   except OSError as error:
-    raise report.WorkdirError(
-      f"The page cannot be written ({error}); name another one with --output."
+    raise UserError(
+      "output",
+      f"The page cannot be written ({error})",
+      "name another one with `output`",
     ) from None
 
 
@@ -39,11 +42,12 @@ def _check_output(path: Path) -> None:
   page = not path.is_dir()
   other = path.exists() and not path.is_file()
   if page and (path.suffix != ".html" or other):
-    raise common.UserError(
-      f"--output={path} is neither a directory nor a page; choose a directory"
-      " that exists or a name that ends in .html."
+    raise UserError(
+      "output",
+      f"`output={path}` is neither a directory nor a page",
+      "choose a directory that exists or a name that ends in .html",
     )
-  common.check_directory("output", path.parent if page else path)
+  workdirs.check("output", path.parent if page else path)
 
 
 if __name__ == "__main__":

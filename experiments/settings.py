@@ -7,30 +7,15 @@ own configuration for a data set and refuses what cannot be run.
 from collections.abc import Container
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from mnemonics_jax import protocol
+from mnemonics_jax import memory
+from mnemonics_jax.errors import UserError
 
 if TYPE_CHECKING:
-  from mnemonics_jax.data import Dataset
+  from mnemonics_jax.data import ClassStream, Dataset
   from mnemonics_jax.phase import Config
-  from mnemonics_jax.stream import ClassStream
-
-# What flags may choose from; written out, so that a mistake in a flag or a
-# missing data set is answered before the libraries behind them are imported.
-METHODS = ("bic", "icarl", "icarl_bce", "joint", "lucir", "lwf")
-NETWORKS = ("resnet18", "resnet32", "resnet8")
-TRANSFERS = ("none", "in_out", "out")
-
-
-class UserError(ValueError):
-  """A mistake in flags; the message names the flag and the fix."""
-
-
-class DiskError(UserError):
-  """The disk does not do what it should, and would not for what comes next."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +58,7 @@ class Settings:
   exemplar_chunk: int | None = None
   dtype: str = "float32"
   remat: bool = False
+  less_forget: float = 5.0
 
   def __post_init__(self):
     _check_ranges(self)
@@ -81,16 +67,29 @@ class Settings:
   def title(self) -> str:
     return " · ".join([self.dataset, self.method, self.exemplars, self.memory])
 
+  @property
+  def forgets_less(self) -> bool:
+    """Whether the loss has LUCIR's less-forget term."""
+    return self.method == "lucir" and self.distill
 
-def _augmentation(settings):
-  from mnemonics_jax import augment
+  def identity(self) -> dict[str, Any]:
+    """What decides a run's numbers, as JSON would give it back.
 
-  return {
-    "none": augment.NoAugmentation(),
-    "crop": augment.CropFlip(pad=1, mirror=False),
-    "crop_flip": augment.CropFlip(),
-    "resized_crop": augment.ResizedCrop(),
-  }[settings.augment]
+    Runs of earlier versions keep their names: newer settings only appear when
+    they differ from what was done before.
+    """
+    values = json.loads(json.dumps(dataclasses.asdict(self)))
+    del values["remat"]  # It changes what is stored, not what is computed.
+    before = {
+      "dtype": "float32",
+      "exemplar_chunk": None,
+      "less_forget": 10.0 if self.dataset == "folder" else 5.0,
+    }
+    return {
+      name: value
+      for name, value in values.items()
+      if name not in before or value != before[name]
+    }
 
 
 # The smallest and the largest value that makes sense, where there are both.
@@ -108,30 +107,41 @@ _RANGES = {
 
 
 def _check_ranges(settings):
-  protocol.parse_memory(settings.memory)
+  memory.parse(settings.memory)
   for name, (least, most) in _RANGES.items():
     value = getattr(settings, name)
     for number in value if isinstance(value, tuple) else (value,):
       if number is not None and not least <= number <= most:
         raise UserError(
-          f"--{name}={number} must lie between {least} and {most}."
+          name,
+          f"`{name}={number}` cannot be used",
+          f"it must lie between {least} and {most}",
         )
   for name in ("learning_rate", "finetune_learning_rate"):
     if not 0 < getattr(settings, name) < float("inf"):
       raise UserError(
-        f"--{name}={getattr(settings, name)} must be a positive number."
+        name,
+        f"`{name}={getattr(settings, name)}` cannot be used",
+        "it must be a positive number",
       )
-  if not 0 <= settings.weight_decay < float("inf"):
-    raise UserError(
-      f"--weight_decay={settings.weight_decay} must be 0 or a positive number."
-    )
+  for name in ("weight_decay", "less_forget"):
+    if not 0 <= getattr(settings, name) < float("inf"):
+      raise UserError(
+        name,
+        f"`{name}={getattr(settings, name)}` cannot be used",
+        "it must be 0 or a positive number",
+      )
   if not settings.seeds:
-    raise UserError("--seeds is empty; name at least one, such as --seeds=0.")
+    raise UserError(
+      "seeds", "`seeds` is empty", "name at least one, such as `seeds=0`"
+    )
   if len(set(settings.seeds)) < len(settings.seeds):
-    raise UserError("--seeds names a seed twice; name each once.")
+    raise UserError("seeds", "`seeds` names a seed twice", "name each once")
   if settings.images_per_class is not None and settings.images_per_class < 1:
     raise UserError(
-      f"--images_per_class={settings.images_per_class} must be 1 or more."
+      "images_per_class",
+      f"`images_per_class={settings.images_per_class}` cannot be used",
+      "it must be 1 or more",
     )
 
 
@@ -164,18 +174,25 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
       settings.transfer != "none",
     ]
     names = itertools.compress(("adjust", "finetune", "transfer"), on)
-    idle.append((names, "--method=joint, which sees all data again,"))
+    idle.append((names, "`method=joint`, which sees all data again,"))
   if not (learned or settings.adjust):
-    idle.append((LEARNING, f"--exemplars={settings.exemplars} and --noadjust"))
+    idle.append((LEARNING, f"`exemplars={settings.exemplars}` and --noadjust"))
   if not learned:
-    idle.append((("init_exemplars",), f"--exemplars={settings.exemplars}"))
+    idle.append((("init_exemplars",), f"`exemplars={settings.exemplars}`"))
   if settings.finetune == "none":
-    idle.append((FINETUNING, "--finetune=none"))
+    idle.append((FINETUNING, "`finetune=none`"))
+  if not settings.forgets_less:
+    other = "`method=lucir` --nodistill"
+    if settings.method != "lucir":
+      other = f"`method={settings.method}`"
+    idle.append((("less_forget",), other))
   for names, other in idle:
     for name in names:
       if name in given:
         raise UserError(
-          f"--{name} has no effect with {other}; leave out one of them."
+          name,
+          f"`{name}` has no effect with {other}",
+          "leave out one of them",
         )
 
 
@@ -194,7 +211,7 @@ def _bilevel(settings):
 
 
 def _schedule(settings, epochs):
-  from mnemonics_jax.training import Schedule
+  from mnemonics_jax.phase import Schedule
 
   return Schedule(
     epochs=epochs,
@@ -209,39 +226,33 @@ def build(
   settings: Settings, dataset: "Dataset"
 ) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
-  from mnemonics_jax import devices, methods, networks
-  from mnemonics_jax.model import Model
+  from mnemonics_jax import augment, data, methods, networks
   from mnemonics_jax.phase import Config
-  from mnemonics_jax.stream import ClassStream
 
-  _check_shares(settings.batch_size, devices.count())
-  classes = len(dataset.class_names)
-  split = protocol.split_phases(classes, settings.phases, settings.base_classes)
   method = methods.METHODS[settings.method](distill=settings.distill)
-  if isinstance(method, methods.LUCIR) and settings.dataset == "folder":
-    method = dataclasses.replace(method, less_forget_base=10.0)  # As ImageNet.
-  stream = ClassStream(
+  if isinstance(method, methods.LUCIR):
+    method = dataclasses.replace(method, less_forget_base=settings.less_forget)
+  stream = data.stream(
     dataset,
-    protocol.class_order(classes, settings.order_seed),
-    split,
+    phases=settings.phases,
+    base_classes=settings.base_classes,
+    order_seed=settings.order_seed,
     images_per_class=settings.images_per_class,
     joint=method.joint,
   )
-  policy = protocol.parse_memory(settings.memory)
-  protocol.check_memory(policy, split, min(stream.class_sizes))
   network = networks.NETWORKS[settings.net](
-    image_shape=dataset.image_shape,
-    mean=dataset.mean,
-    std=dataset.std,
+    image_shape=stream.image_shape,
+    mean=stream.mean,
+    std=stream.std,
     dtype=None if settings.dtype == "float32" else settings.dtype,
     remat=settings.remat,
   )
   train = _schedule(settings, settings.epochs)
   config = Config(
-    model=Model(network, method.head, classes),
-    method=method,
-    **_shapes(stream, policy, method.joint),
-    policy=policy,
+    network,
+    method,
+    stream.shape,
+    memory=memory.parse(settings.memory),
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
     adjust=settings.adjust,
@@ -258,42 +269,6 @@ def build(
       learning_rate=settings.finetune_learning_rate,
       milestones=(),
     ),
-    augment=_augmentation(settings),
+    augment=augment.AUGMENTATIONS[settings.augment],
   )
   return config, stream
-
-
-def _check_shares(batch_size, count):
-  """Refuses batches that the devices cannot share equally."""
-  import jax
-
-  if batch_size % count:
-    fitting = max(n for n in range(1, count) if batch_size % n == 0)
-    # Several processes bring all their devices.
-    fewer = f", or --devices={fitting}" if jax.process_count() == 1 else ""
-    raise UserError(
-      f"--batch_size={batch_size} cannot be shared equally by {count} devices;"
-      f" choose a multiple of {count}{fewer}."
-    )
-
-
-def _shapes(stream, policy, joint):
-  """Sizes that no phase exceeds: shapes stay the same for the whole run."""
-  sizes, split = stream.class_sizes, stream.classes_per_phase
-  borders = np.cumsum((0, *split)).tolist()
-  kept = lambda seen: protocol.kept(policy, seen, max(sizes))
-  pools = [
-    sum(sizes[start:stop]) + kept(start)
-    for start, stop in itertools.pairwise(borders)
-  ]
-  later = list(itertools.pairwise(borders))[1:]
-  return dict(
-    capacity=sum(sizes) if joint else max(pools),
-    later_capacity=max(pools[1:], default=0),
-    class_size=max(sizes),
-    slots=protocol.memory_slots(policy, split, max(sizes)),
-    new_slots=max(
-      (kept(stop) // stop * (stop - start) for start, stop in later), default=0
-    ),
-    old_slots=max(kept(start) for start in borders[:-1]),
-  )

@@ -11,16 +11,39 @@ The words used throughout, and the paper's symbols for them:
   meta level    moving exemplars by the gradient through that training (β)
   head, nme     the two read-outs: classifier head, nearest mean of exemplars
   old, new      classes of earlier phases, classes of this one; both are `seen`
+
+A whole run, from data to results:
+
+  from mnemonics_jax import data, methods, networks, phase, runs
+
+  stream = data.stream(data.load("digits"), phases=5)
+  network = networks.resnet8(
+    image_shape=stream.image_shape, mean=stream.mean, std=stream.std
+  )
+  config = phase.Config(network, methods.LUCIR(), stream.shape)
+  results = runs.run(config, stream, "my_run")
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mnemonics_jax import lazy
 from mnemonics_jax.version import __version__
 
 if TYPE_CHECKING:
-  from mnemonics_jax import bilevel
-  from mnemonics_jax.protocol import PerClass, Total
+  from mnemonics_jax import (
+    bilevel,
+    data,
+    losses,
+    memory,
+    methods,
+    phase,
+    protocol,
+    report,
+    runs,
+  )
+  from mnemonics_jax.errors import UserError
+  from mnemonics_jax.memory import PerClass, Total
+  from mnemonics_jax.nn import augment, networks
   from mnemonics_jax.types import Batch, Exemplars, PhaseResult, PhaseState
 
 __all__ = [
@@ -30,24 +53,40 @@ __all__ = [
   "PhaseResult",
   "PhaseState",
   "Total",
+  "UserError",
   "__version__",
+  "augment",
   "bilevel",
+  "data",
+  "losses",
+  "memory",
+  "methods",
+  "networks",
+  "phase",
+  "protocol",
+  "report",
+  "runs",
 ]
 
-_HOME = {
+_HOMES = {
   "Batch": "types",
   "Exemplars": "types",
-  "PerClass": "protocol",
+  "PerClass": "memory",
   "PhaseResult": "types",
   "PhaseState": "types",
-  "Total": "protocol",
+  "Total": "memory",
+  "UserError": "errors",
+  "__version__": "version",
+  "augment": "nn.augment",
+  "bilevel": "bilevel",
+  "data": "data",
+  "losses": "losses",
+  "memory": "memory",
+  "methods": "methods",
+  "networks": "nn.networks",
+  "phase": "phase",
+  "protocol": "protocol",
+  "report": "report",
+  "runs": "runs",
 }
-
-
-def __getattr__(name: str) -> Any:
-  # On first use: whoever only reads data need not wait for JAX.
-  if name == "bilevel":
-    return importlib.import_module(f"{__name__}.bilevel")
-  if name not in _HOME:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-  return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__, __dir__ = lazy.attach(__name__, _HOMES)

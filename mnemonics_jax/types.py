@@ -1,10 +1,15 @@
 """The values that cross module borders: batches, exemplars, phase state, results."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxtyping import Bool, Float, Int, UInt8
 import numpy as np
+
+if TYPE_CHECKING:  # It imports JAX, which readers of files need not wait for.
+  from jaxtyping import Array
 
 PyTree = Any
 Variables = dict[str, PyTree]
@@ -13,6 +18,12 @@ Variables = dict[str, PyTree]
 
 class Batch(NamedTuple):
   """Images in [0, 1] with their labels.
+
+  >>> import jax.numpy as jnp
+  >>> batch = Batch(images=jnp.zeros((4, 8, 8, 3)), labels=jnp.arange(4))
+  >>> images, labels = batch
+  >>> images.shape, labels.tolist()
+  ((4, 8, 8, 3), [0, 1, 2, 3])
 
   Attributes:
     images: pixel values in [0, 1].
@@ -25,6 +36,12 @@ class Batch(NamedTuple):
 
 class Exemplars(NamedTuple):
   """Exemplars as image-shaped parameters (E in the paper).
+
+  >>> import jax.numpy as jnp
+  >>> images, labels = jnp.zeros((3, 8, 8, 3)), jnp.array([0, 1, 0])
+  >>> exemplars = Exemplars(images, labels, mask=labels == 0)
+  >>> exemplars.mask.tolist()
+  [True, False, True]
 
   Attributes:
     images: pixel values in [0, 1]; the part that is optimised.
@@ -40,6 +57,11 @@ class Exemplars(NamedTuple):
 class Memory(NamedTuple):
   """What a learner may keep of old classes: a fixed grid of image slots.
 
+  >>> from mnemonics_jax import memory
+  >>> kept = memory.empty(classes=10, slots=20, image_shape=(8, 8, 3))
+  >>> kept.images.shape, int(kept.counts.sum())
+  ((10, 20, 8, 8, 3), 0)
+
   Attributes:
     images: uint8 pixels; slots past `counts` are zero.
     counts: how many slots of each class are filled.
@@ -51,6 +73,13 @@ class Memory(NamedTuple):
 
 class PhaseState(NamedTuple):
   """Everything that crosses from one phase to the next.
+
+  >>> import jax
+  >>> from mnemonics_jax import memory
+  >>> nothing = memory.empty(classes=10, slots=20, image_shape=(8, 8, 3))
+  >>> state = PhaseState({"params": {}}, nothing, jax.random.key(0), 0, 0)
+  >>> state._replace(phase=1, classes_seen=5).classes_seen
+  5
 
   Attributes:
     variables: Θ with its head and batch statistics.
@@ -69,6 +98,13 @@ class PhaseState(NamedTuple):
 
 class PhaseResult(NamedTuple):
   """What one phase measured.
+
+  >>> confusion = {"final": {"head": np.array([[8, 2], [5, 5]])}}
+  >>> nothing = np.zeros((0, 16)), np.zeros(0, np.int32)
+  >>> result = PhaseResult(0, 2, confusion, 4, 768, {}, {}, nothing, nothing)
+  >>> counts = result.confusion["final"]["head"]
+  >>> int(counts.trace()), int(counts.sum())  # Right, all.
+  (13, 20)
 
   Attributes:
     phase: index of the phase, 0 for the base classes.
@@ -93,28 +129,3 @@ class PhaseResult(NamedTuple):
   changed: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
   test_features: tuple[np.ndarray, np.ndarray]
   exemplar_features: tuple[np.ndarray, np.ndarray]
-
-
-class StepReport(NamedTuple):
-  """Where a run is; handed to the caller's `report` function as it goes.
-
-  Attributes:
-    phase: index of the phase.
-    stage: `train`, `exemplars`, `adjust`, `finetune` or `evaluate`.
-    epoch: index of the running epoch of that stage.
-    epochs: number of epochs the stage has.
-    step: steps of this epoch done so far.
-    steps: steps this epoch has.
-    metrics: means over the epoch; given once, when the epoch is complete.
-  """
-
-  phase: int
-  stage: str
-  epoch: int
-  epochs: int
-  step: int
-  steps: int
-  metrics: Mapping[str, float] | None = None
-
-
-Report = Callable[[StepReport], None]

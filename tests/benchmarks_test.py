@@ -1,5 +1,7 @@
 """Benchmarks run from end to end and write what they print."""
 
+import ast
+import importlib
 import json
 import pathlib
 import subprocess
@@ -25,6 +27,29 @@ def test_table_is_aligned_markdown():
     "| a    |    1 |",
     "| long |   12 |",
   ]
+
+
+_FILES = sorted((_ROOT / "benchmarks").glob("*.py"))
+_OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+
+
+def _private(name):
+  dunder = name.startswith("__")
+  return name.startswith("_") and not dunder and name not in _OF_NAMED_TUPLES
+
+
+@pytest.mark.parametrize("file", _FILES, ids=lambda file: file.stem)
+def test_benchmarks_use_public_names_that_exist(file):
+  for node in ast.walk(ast.parse(file.read_text())):
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+      assert node.value.id == "self" or not _private(node.attr), node.attr
+    if isinstance(node, ast.ImportFrom):
+      assert not any(_private(alias.name) for alias in node.names)
+      if node.module.startswith("mnemonics_jax"):
+        module = importlib.import_module(node.module)
+        for alias in node.names:
+          if not hasattr(module, alias.name):
+            importlib.import_module(f"{node.module}.{alias.name}")
 
 
 def _quick(name, folder, *flags):

@@ -20,6 +20,59 @@ def test_cross_entropy_ignores_unseen_classes():
   assert float(loss) == pytest.approx(np.log(2), rel=1e-6)
 
 
+def test_cross_entropy_over_all_classes_is_the_mean_over_all_rows():
+  logits = jnp.log(jnp.array([[1.0, 3.0], [1.0, 1.0]]))
+  loss = losses.cross_entropy(logits, jnp.array([0, 1]))
+  assert float(loss) == pytest.approx((np.log(4) + np.log(2)) / 2, rel=1e-6)
+
+
+def test_cross_entropy_counts_the_rows_of_the_mask():
+  logits = jnp.log(jnp.array([[1.0, 3.0], [1.0, 1.0], [1.0, 7.0]]))
+  labels, mask = jnp.array([0, 1, 0]), jnp.array([True, False, True])
+  loss = losses.cross_entropy(logits, labels, mask=mask)
+  assert float(loss) == pytest.approx((np.log(4) + np.log(8)) / 2, rel=1e-6)
+  # Padding may hold any number, and no row at all costs nothing.
+  value, grad = jax.value_and_grad(losses.cross_entropy)(
+    logits.at[1].set(1e6), labels, mask=mask
+  )
+  assert float(value) == pytest.approx(float(loss)) and not grad[1].any()
+  assert float(losses.cross_entropy(logits, labels, mask=mask & ~mask)) == 0.0
+
+
+WRONG = {
+  "cross_entropy of one row": lambda: losses.cross_entropy(
+    jnp.zeros(4), jnp.array([0])
+  ),
+  "cross_entropy with one-hot labels": lambda: losses.cross_entropy(
+    jnp.zeros((2, 4)), jnp.eye(4, dtype=int)[:2]
+  ),
+  "cross_entropy with a mask of other length": lambda: losses.cross_entropy(
+    jnp.zeros((2, 4)), jnp.array([0, 1]), mask=jnp.ones(1, bool)
+  ),
+  "cross_entropy with other classes": lambda: losses.cross_entropy(
+    jnp.zeros((2, 4)), jnp.array([0, 1]), active=jnp.ones(1, bool)
+  ),
+  "distillation of other rows": lambda: losses.distillation(
+    jnp.zeros((2, 4)), jnp.zeros((1, 4)), OLD
+  ),
+  "less_forget of other features": lambda: losses.less_forget(
+    jnp.zeros((2, 4)), jnp.zeros((2, 1))
+  ),
+  "margin_ranking with other labels": lambda: losses.margin_ranking(
+    jnp.zeros((2, 4)), jnp.array([0]), OLD, NEW
+  ),
+  "binary_cross_entropy with class indices": lambda: (
+    losses.binary_cross_entropy(jnp.zeros((2, 4)), jnp.zeros(2), OLD)
+  ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_shapes_that_would_broadcast_are_refused(mistake):
+  with pytest.raises((AssertionError, TypeError)):
+    WRONG[mistake]()
+
+
 def test_distillation_by_hand():
   # Temperature 2 takes the square root of the odds: teacher 4:1 becomes 2:1,
   # student 9:1 becomes 3:1.
@@ -53,12 +106,8 @@ def test_less_forget_has_a_gradient_at_zero_features():
 def test_margin_ranking_by_hand():
   cosines = jnp.array(
     [
-      [
-        0.9,
-        0.1,
-        0.6,
-        0.3,
-      ],  # Old, truth 0.9: max(0, .5-.9+.6) + max(0, .5-.9+.3)
+      # Old, truth 0.9: max(0, 0.5 − 0.9 + 0.6) + max(0, 0.5 − 0.9 + 0.3).
+      [0.9, 0.1, 0.6, 0.3],
       [0.2, 0.4, 0.5, 0.1],  # Old, truth 0.4: 0.6 + 0.2
       [0.0, 0.0, 0.1, 0.9],  # New: does not count.
     ]

@@ -8,10 +8,12 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from experiments import settings as settings_lib
-from mnemonics_jax import exemplars, memory, protocol
+from mnemonics_jax import memory, methods, phase, protocol
 from mnemonics_jax.data import Dataset
-from mnemonics_jax.stream import ClassStream
+from mnemonics_jax.data.stream import ClassStream
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.memory import selection
+from mnemonics_jax.nn import networks
 
 PROFILE = hypothesis.settings(
   deadline=None, max_examples=100, database=None, derandomize=True
@@ -19,12 +21,22 @@ PROFILE = hypothesis.settings(
 
 
 @st.composite
-def streams(draw):
-  """Classes of any size, in any order, cut into any phases."""
+def cuts(draw):
+  """Classes of any size, in any order, cut into any phases: only numbers."""
   classes = draw(st.integers(2, 12))
   base = draw(st.integers(0, classes - 1))
-  phases = draw(st.integers(1, classes - base))
-  sizes = draw(st.lists(st.integers(1, 9), min_size=classes, max_size=classes))
+  return dict(
+    base=base,
+    phases=draw(st.integers(1, classes - base)),
+    sizes=draw(st.lists(st.integers(1, 9), min_size=classes, max_size=classes)),
+    order_seed=draw(st.integers(0, 2**32 - 1)),
+    joint=draw(st.booleans()),
+  )
+
+
+def make(base, phases, sizes, order_seed, joint):
+  """A stream that is cut like that, its data set and its class order."""
+  classes = len(sizes)
   labels = np.repeat(np.arange(classes, dtype=np.int32), sizes)
   # Every image has a number of its own.
   images = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
@@ -39,22 +51,21 @@ def streams(draw):
     mean=(0.5,),
     std=(0.5,),
   )
-  order = protocol.class_order(classes, draw(st.integers(0, 2**32 - 1)))
+  order = protocol.class_order(classes, order_seed)
   split = protocol.split_phases(classes, phases, base)
-  joint = draw(st.booleans())
-  return ClassStream(dataset, order, split, joint=joint), dataset, order, joint
+  return ClassStream(dataset, order, split, joint=joint), dataset, order
 
 
 policies = st.one_of(
-  st.builds(protocol.PerClass, st.integers(1, 12)),
-  st.builds(protocol.Total, st.integers(1, 60)),
+  st.builds(memory.PerClass, st.integers(1, 12)),
+  st.builds(memory.Total, st.integers(1, 60)),
 )
 
 
 @PROFILE
-@hypothesis.given(streams())
-def test_every_class_arrives_exactly_once(drawn):
-  stream, dataset, order, joint = drawn
+@hypothesis.given(cuts())
+def test_every_class_arrives_exactly_once(cut):
+  (stream, dataset, order), joint = make(**cut), cut["joint"]
   assert [int(name) for name in stream.class_names] == order.tolist()
   assert sorted(order) == list(range(len(dataset.class_names)))
   arrived, images, seen = [], [], 0
@@ -76,24 +87,46 @@ def test_every_class_arrives_exactly_once(drawn):
   assert sorted(images) == list(range(len(dataset.train_images)))
 
 
+@st.composite
+def affordable(draw):
+  """A cut, and a budget that it can meet."""
+  cut = draw(cuts())
+  classes, smallest = len(cut["sizes"]), min(cut["sizes"])
+  per_class = draw(st.integers(1, smallest))
+  total = draw(st.integers(classes, (smallest + 1) * classes - 1))
+  policy = st.sampled_from([memory.PerClass(per_class), memory.Total(total)])
+  return cut, draw(policy)
+
+
+def most_that_a_run_needs(stream, policy):
+  config = phase.Config(
+    network=networks.resnet8(
+      image_shape=stream.image_shape, mean=stream.mean, std=stream.std
+    ),
+    method=methods.METHODS["joint" if stream.joint else "lucir"](),
+    shape=stream.shape,
+    memory=policy,
+  )
+  return config.sizes
+
+
 @PROFILE
-@hypothesis.given(streams(), policies)
-def test_memory_keeps_to_its_budget(drawn, policy):
-  stream, dataset, order, joint = drawn
-  sizes = stream.class_sizes
-  shapes = settings_lib._shapes(stream, policy, joint)
-  slots = shapes["slots"]
-  store = memory.empty(len(sizes), slots, (1, 1, 1))
+@hypothesis.given(affordable())
+def test_memory_keeps_to_its_budget(drawn):
+  cut, policy = drawn
+  (stream, dataset, order), joint = make(**cut), cut["joint"]
+  sizes, most = stream.class_sizes, most_that_a_run_needs(stream, policy)
+  store = memory.empty(len(sizes), most.class_exemplars, (1, 1, 1))
   rng = np.random.default_rng(0)
   seen = 0
-  for phase, data in enumerate(stream):
+  for number, data in enumerate(stream):
     pool = len(data.images) + (0 if joint else store.counts.sum())
-    assert pool <= shapes["capacity"]
-    assert store.counts.sum() <= shapes["old_slots"]
+    assert pool <= most.pool
+    assert store.counts.sum() <= most.old_exemplars
     new = range(seen, seen + data.new_classes)
     seen += data.new_classes
     allowance = policy.allowance(seen)
-    picks = exemplars.select(
+    picks = selection.select(
       rng,
       np.zeros((len(data.labels), 1), np.float32),
       data.labels,
@@ -101,18 +134,16 @@ def test_memory_keeps_to_its_budget(drawn, policy):
       strategy="random",
       allowance=allowance,
     )
-    if phase:
-      assert len(picks) <= shapes["new_slots"]
-      assert joint or pool <= shapes["later_capacity"]
-    for label in new:
-      own = picks[data.labels[picks] == label]
-      store = memory.insert(store, label, data.images[own])
+    if number:
+      assert len(picks) <= most.new_exemplars
+      assert joint or pool <= most.later_pool
+    store = memory.store(store, data.images[picks], data.labels[picks])
     store = memory.discard(rng, store, allowance)
     # The same share for every class seen, unless a class has fewer images.
     expected = [min(allowance, size) for size in sizes[:seen]]
     assert store.counts[:seen].tolist() == expected
     assert not store.counts[seen:].any()
-    if isinstance(policy, protocol.Total):
+    if isinstance(policy, memory.Total):
       assert store.counts.sum() <= policy.images
     else:
       assert store.counts.max() <= policy.images
@@ -125,15 +156,15 @@ def test_memory_keeps_to_its_budget(drawn, policy):
 
 
 @PROFILE
-@hypothesis.given(streams(), policies)
-def test_a_budget_is_refused_or_leaves_something_of_every_class(drawn, policy):
-  stream, *_ = drawn
+@hypothesis.given(cuts(), policies)
+def test_a_budget_is_refused_or_leaves_something_of_every_class(cut, policy):
+  stream, *_ = make(**cut)
   split, smallest = stream.classes_per_phase, min(stream.class_sizes)
   share = policy.allowance(sum(split))
   try:
-    protocol.check_memory(policy, split, smallest)
-  except protocol.ProtocolError as error:
-    assert "--memory=" in str(error)
+    memory.check(policy, split, smallest)
+  except UserError as error:
+    assert error.field == "memory" and "`memory=" in str(error)
     assert not 1 <= share <= smallest
   else:
     assert 1 <= share <= smallest
@@ -159,15 +190,15 @@ def test_metrics_stay_in_range(drawn):
   split, found = drawn
   accuracies = [protocol.accuracy(counts) for counts in found]
   bases = []
-  for phase, counts in enumerate(found):
+  for number, counts in enumerate(found):
     groups = protocol.group_accuracies(counts, split)
-    assert len(groups) == phase + 1
-    assert all(0 <= value <= 1 for value in [*groups, accuracies[phase]])
+    assert len(groups) == number + 1
+    assert all(0 <= value <= 1 for value in [*groups, accuracies[number]])
     # Groups weighted by their images are the whole.
-    borders = np.cumsum([0, *split[: phase + 1]])
+    borders = np.cumsum([0, *split[: number + 1]])
     weights = np.add.reduceat(counts.sum(1), borders[:-1])
     mean = np.average(groups, weights=weights)
-    np.testing.assert_allclose(mean, accuracies[phase])
+    np.testing.assert_allclose(mean, accuracies[number])
     bases.append(groups[0])
   average = protocol.average_accuracy(accuracies)
   tiny = 1e-12

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mnemonics_jax import protocol
+from mnemonics_jax.errors import UserError
 
 
 def test_class_order_is_the_published_one():
@@ -36,19 +37,20 @@ def test_split_phases(arguments, expected):
 
 
 @pytest.mark.parametrize(
-  "arguments, flag",
+  "arguments, field, part",
   [
-    ((100, 0), "--phases=0"),
-    ((100, -1), "--phases=-1"),
-    ((100, 51), "--phases=51"),
-    ((10, 2, 10), "--phases=2"),
-    ((10, 2, 11), "--base_classes=11"),
-    ((10, 2, -1), "--base_classes=-1"),
+    ((100, 0), "phases", "`phases=0`"),
+    ((100, -1), "phases", "`phases=-1`"),
+    ((100, 51), "phases", "`phases=51` .*; use `phases=50` or fewer"),
+    ((10, 2, 10), "base_classes", "leaves no class for `phases=2`"),
+    ((10, 2, 11), "base_classes", "`base_classes=11`"),
+    ((10, 2, -1), "base_classes", "`base_classes=-1`"),
   ],
 )
-def test_impossible_splits_name_the_flag(arguments, flag):
-  with pytest.raises(protocol.ProtocolError, match=flag):
+def test_impossible_splits_name_the_setting(arguments, field, part):
+  with pytest.raises(UserError, match=part) as refused:
     protocol.split_phases(*arguments)
+  assert refused.value.field == field
 
 
 @given(st.data())
@@ -61,42 +63,6 @@ def test_every_class_belongs_to_exactly_one_nonempty_phase(data):
   assert len(split) == phases + (base > 0)
   later = split[1:] if base else split
   assert max(later) - min(later) <= 1
-
-
-@given(st.integers(1, 5000), st.integers(1, 300))
-def test_a_total_budget_is_never_exceeded(budget, classes):
-  allowance = protocol.Total(budget).allowance(classes)
-  assert allowance * classes <= budget
-  assert (allowance + 1) * classes > budget
-
-
-def test_memory_policies_are_read_from_text():
-  assert protocol.parse_memory("per_class:20") == protocol.PerClass(20)
-  assert protocol.parse_memory("total:2000") == protocol.Total(2000)
-  assert str(protocol.parse_memory("total:7")) == "total:7"
-
-
-@pytest.mark.parametrize(
-  "text", ["", "20", "per_class", "per_class:", "total:x", "total:1.5",
-           "per_class:0", "per_class:-3", "total:-1", "all:3"],
-)  # fmt: skip
-def test_broken_memory_policies_are_refused(text):
-  with pytest.raises(protocol.ProtocolError, match="--memory"):
-    protocol.parse_memory(text)
-
-
-def test_budgets_that_cannot_be_met_are_refused():
-  with pytest.raises(protocol.ProtocolError, match="at least total:10"):
-    protocol.check_memory(protocol.Total(9), (5, 5), 100)
-  with pytest.raises(protocol.ProtocolError, match="per_class:12 or less"):
-    protocol.check_memory(protocol.PerClass(13), (5, 5), 12)
-  protocol.check_memory(protocol.PerClass(12), (5, 5), 12)
-
-
-def test_memory_slots():
-  assert protocol.memory_slots(protocol.PerClass(20), (50, 10), 500) == 20
-  assert protocol.memory_slots(protocol.Total(2000), (50, 10), 500) == 40
-  assert protocol.memory_slots(protocol.Total(2000), (2, 2), 500) == 500
 
 
 CONFUSION = np.array([[8, 2, 0, 0], [1, 9, 0, 0], [0, 5, 5, 0], [0, 0, 0, 10]])

@@ -4,105 +4,126 @@
 >>> digits = data.load("digits")
 >>> digits.train_images.shape, digits.train_images.dtype
 ((1442, 8, 8, 3), dtype('uint8'))
+
+Cut into phases they are what a run learns from:
+
+>>> [len(phase.labels) for phase in data.stream(digits, phases=5)]
+[719, 147, 146, 140, 144, 146]
+
+A new data set is a module with a function `load(data_dir, *, cache_dir, progress,
+share)`, which may take options of its own, and a line in `SOURCES`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
+import importlib
+import inspect
 import os
+from typing import Any
 
-from mnemonics_jax.data.dataset import DataError as DataError
-from mnemonics_jax.data.dataset import Dataset as Dataset
-from mnemonics_jax.data.dataset import Progress as Progress
-from mnemonics_jax.data.dataset import verify as verify
-from mnemonics_jax.data.share import Share as Share
+from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.share import Share
+from mnemonics_jax.data.stream import (
+  ClassStream,
+  PhaseData,
+  StreamShape,
+  stream,
+)
 
-NAMES = ("digits", "cifar100", "folder")
+__all__ = [
+  "SOURCES",
+  "ClassStream",
+  "DataError",
+  "Dataset",
+  "PhaseData",
+  "Progress",
+  "Share",
+  "StreamShape",
+  "load",
+  "stream",
+  "verify",
+]
+
+# Modules with a function `load`. Each is imported when asked for: a message about
+# a missing directory should not wait for libraries that read images.
+SOURCES = {
+  "digits": "mnemonics_jax.data.digits",
+  "cifar100": "mnemonics_jax.data.cifar100",
+  "folder": "mnemonics_jax.data.folder",
+}
+"""The data sets by name, and the module that loads each."""
 
 
 def load(
   name: str,
   data_dir: str | os.PathLike | None = None,
   *,
-  download: bool = False,
-  image_size: int | None = None,
-  val_fraction: float = 0.2,
-  strict: bool = False,
-  seed: int = 0,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
   share: Share = Share(),
+  **options: Any,
 ) -> Dataset:
   """Loads and verifies a data set.
 
+  >>> digits = load("digits")
+  >>> digits.class_names[:3], digits.image_shape
+  (('0', '1', '2'), (8, 8, 3))
+
   Args:
-    name: `digits`, `cifar100` or `folder`.
+    name: one of `SOURCES`.
     data_dir: where to look; `digits` needs none, `cifar100` has defaults.
-    download: whether `cifar100` may be fetched from the network.
-    image_size: side of the images of a `folder`; the others have their own.
-    val_fraction: part of each class held out of a `folder` without `val/`.
-    strict: whether an unreadable image in a `folder` is an error.
-    seed: decides which images of a `folder` are held out.
     cache_dir: where decoded arrays are kept; `~/.cache/mnemonics_jax` if None.
     progress: called with (done, total) while images are decoded.
     share: which part of the images this process decodes, if several do it
       together; each returns all of them.
+    **options: those of the data set: `download` of `cifar100`; `image_size`,
+      `val_fraction`, `strict` and `seed` of `folder`.
 
   Raises:
-    DataError: with a message for the user that names the flag and the fix.
+    DataError: names the setting, the problem and the fix.
   """
-  # Each source is imported when asked for: a message about a missing directory
-  # should not wait for libraries that read images.
-  flag = "--data" if name == "folder" else "--data_dir"
-  with share.together(), _explaining(f"{flag}={data_dir}"):
-    if name == "digits":
-      from mnemonics_jax.data import digits
-
-      _expect_size(name, image_size, 8)
-      dataset = digits.load()
-    elif name == "cifar100":
-      from mnemonics_jax.data import cifar100
-
-      _expect_size(name, image_size, 32)
-      dataset = cifar100.load(
-        data_dir,
-        fetch=download,
-        cache_dir=cache_dir,
-        progress=progress,
-        share=share,
+  with share.relay_errors(), _explaining(data_dir):
+    if name not in SOURCES:
+      raise DataError(
+        "dataset",
+        f"There is no data set {name!r}",
+        f"choose {', '.join(SOURCES)}",
       )
-    elif name == "folder":
-      from mnemonics_jax.data import folder
+    loader = importlib.import_module(SOURCES[name]).load
+    common = dict(cache_dir=cache_dir, progress=progress, share=share)
+    _check_options(name, loader, common, options)
+    return verify(loader(data_dir, **common, **options))
 
-      dataset = folder.load(
-        data_dir,
-        image_size=64 if image_size is None else image_size,
-        val_fraction=val_fraction,
-        strict=strict,
-        seed=seed,
-        cache_dir=cache_dir,
-        progress=progress,
-        share=share,
-      )
-    else:
-      raise DataError(f"Unknown data set {name!r}; choose {', '.join(NAMES)}.")
-    return verify(dataset)
+
+def _check_options(
+  name: str,
+  loader: Callable[..., Dataset],
+  common: dict[str, Any],
+  options: dict[str, Any],
+) -> None:
+  """Refuses options that the data set does not have."""
+  signature = inspect.signature(loader)
+  try:
+    signature.bind(None, **common, **options)
+  except TypeError:
+    known = [o for o in signature.parameters if o not in {"data_dir", *common}]
+    unknown = next(option for option in options if option not in known)
+    raise DataError(
+      unknown,
+      f"`{unknown}={options[unknown]}` is not an option of {name}",
+      f"leave it out ({name} has {', '.join(known) or 'none'})",
+    ) from None
 
 
 @contextlib.contextmanager
-def _explaining(source: str) -> Iterator[None]:
+def _explaining(data_dir: str | os.PathLike | None) -> Iterator[None]:
   """Trouble of the system in words for the user."""
   try:
     yield
   except OSError as error:
     raise DataError(
-      f"{source}: cannot read {error.filename or 'it'} "
-      f"({error.strerror or error}); check the path and its permissions."
+      "data_dir",
+      f"`data_dir={data_dir}`: cannot read {error.filename or 'it'}"
+      f" ({error.strerror or error})",
+      "check the path and its permissions",
     ) from error
-
-
-def _expect_size(name: str, image_size: int | None, own: int) -> None:
-  if image_size not in (None, own):
-    raise DataError(
-      f"--image_size={image_size}: {name} images are {own}×{own}; leave the "
-      "flag out."
-    )

@@ -29,6 +29,7 @@ _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def default_directory() -> Path:
+  """Where this package keeps, for this user, what it could make again."""
   root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
   return Path(root) / "mnemonics_jax"
 
@@ -48,24 +49,25 @@ def cached(
     identity: the data set's name, then where and how it is read.
     files: the sources; a change of size or time of any of them is a rebuild.
     cache_dir: where entries live; `~/.cache/mnemonics_jax` by default.
-    share: of this process in `build`, for which all of them are needed.
+    share: which part of the images this process decodes in `build`, for which
+      all processes are needed.
   """
   root = Path(cache_dir) if cache_dir else default_directory()
   entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
   fingerprint = _digest([_FORMAT, [_state(file) for file in files]])
-  stored, seen = None, _state(entry / "meta.json")
+  stored, before = None, _state(entry / "meta.json")
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
   # same remedy.
   with contextlib.suppress(Exception):
     stored = _read(entry, fingerprint)
-  there = stored is not None
-  if share.all(there) and stored is not None:
+  found = stored is not None
+  if share.all_true(found) and stored is not None:
     return stored
   del stored  # Its memory is needed.
   dataset, notes = build(), []
 
   def keep():
-    if there or _state(entry / "meta.json") != seen:  # Another was faster.
+    if found or _state(entry / "meta.json") != before:  # Another was faster.
       return
     try:
       _write(entry, fingerprint, dataset)
@@ -75,7 +77,7 @@ def cached(
         f" ({error.strerror or error}); the next start decodes them again."
       )
 
-  share.lead(keep)
+  share.first_process_first(keep)
   return dataclasses.replace(dataset, notes=(*dataset.notes, *notes))
 
 

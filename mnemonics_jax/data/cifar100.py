@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mnemonics_jax.data import cifar_pickle, download, tfds_records
+from mnemonics_jax.data import cifar_pickle, tfds_records
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
 from mnemonics_jax.data.share import Share
@@ -19,7 +19,7 @@ PER_CLASS = {"train": 500, "test": 100}
 def load(
   data_dir: str | os.PathLike | None = None,
   *,
-  fetch: bool = False,
+  download: bool = False,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
   share: Share = Share(),
@@ -32,24 +32,25 @@ def load(
     data_dir: a TFDS directory, the official archive or its unpacked directory,
       or a directory that has one of them. By default `$MNEMONICS_DATA_DIR`,
       then `~/tensorflow_datasets`.
-    fetch: whether to download what is not there.
+    download: whether to fetch from the network what is not there.
     cache_dir: where decoded arrays are kept.
     progress: called while images are decoded.
-    share: of this process in decoding records.
+    share: which records this process decodes.
     md5: sums that the official files must have.
     per_class: how many images of each class each split must have.
   """
   root = directory(data_dir)
-  if fetch:
-    share.lead(lambda: _fetch(root, progress))
+  if download:
+    share.first_process_first(lambda: _download(root, progress))
   source = _find(root)
   if source is None:
-    raise DataError(_not_found(root))
+    raise _not_found(root)
   module, path = source
-  if not share.same(module.__name__.encode()):
+  if not share.all_equal(module.__name__.encode()):
     raise DataError(
-      f"--data_dir={root} has another form of CIFAR-100 on another machine; all"
-      " must see the same."
+      "data_dir",
+      f"`data_dir={root}` has another form of CIFAR-100 on another machine",
+      "all must see the same",
     )
 
   def build() -> Dataset:
@@ -75,7 +76,7 @@ def load(
         mean=_MEAN,
         std=_STD,
       ),
-      f"--data_dir: {path}",
+      f"`data_dir`: {path}",
     )
     _check_counts(dataset, path, per_class)
     return dataset
@@ -90,12 +91,14 @@ def load(
 
 
 def directory(data_dir: str | os.PathLike | None) -> Path:
-  """Where CIFAR-100 is looked for when the flag says `data_dir`."""
+  """Where CIFAR-100 is looked for: `data_dir`, or a default if it is empty."""
   chosen = data_dir or os.environ.get("MNEMONICS_DATA_DIR")
   return Path(os.path.expanduser(chosen or "~/tensorflow_datasets"))
 
 
-def _fetch(root: Path, progress: Progress | None) -> None:
+def _download(root: Path, progress: Progress | None) -> None:
+  from mnemonics_jax.data import download
+
   if _find(root) is None:
     download.cifar100(root, progress)
 
@@ -114,25 +117,30 @@ def _check_counts(
     counts = np.bincount(getattr(dataset, f"{split}_labels"))
     if len(counts) != 100 or np.any(counts != expected):
       raise DataError(
-        f"--data_dir: {path} is not all of CIFAR-100: it has {len(counts)} "
-        f"classes with {counts.min()} to {counts.max()} {split} images each, "
-        f"expected 100 with {expected}; make it again from the official "
-        "archive with python -m mnemonics_jax.data.prepare"
+        "data_dir",
+        f"`data_dir`: {path} is not all of CIFAR-100: it has {len(counts)}"
+        f" classes with {counts.min()} to {counts.max()} {split} images each,"
+        f" expected 100 with {expected}",
+        "make it again from the official archive"
+        " (python -m mnemonics_jax.data.prepare)",
       )
 
 
-def _not_found(root: Path) -> str:
+def _not_found(root: Path) -> DataError:
   state = "does not exist"
   if root.exists():
     readable = os.access(root, os.R_OK | os.X_OK)
     state = "has no CIFAR-100" if readable else "cannot be read"
-  return f"""\
---data_dir={root} {state}. Looked there for
+  return DataError(
+    "data_dir",
+    f"`data_dir={root}` {state}",
+    f"""it should hold one of
   cifar100/VERSION/cifar100-train.array_record-*   (TensorFlow Datasets)
   cifar-100-python/{{train,test,meta}}               (official, unpacked)
   cifar-100-python.tar.gz                          (official archive)
 Three ways to provide it:
-  1. --data_dir=DIR (or MNEMONICS_DATA_DIR) names a directory that has one of them;
+  1. `data_dir=DIR` (or MNEMONICS_DATA_DIR) names a directory that has one of them;
   2. put {cifar_pickle.URL} into {root}
      (python -m mnemonics_jax.data.prepare turns it into the first form);
-  3. --download fetches it through TensorFlow Datasets (pip install 'mnemonics_jax[tf]')."""
+  3. `download` fetches it through TensorFlow Datasets (pip install 'mnemonics_jax[tf]')""",
+  )

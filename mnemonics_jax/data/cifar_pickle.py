@@ -28,12 +28,16 @@ _MAX_BYTES = 1 << 28  # `train`, the largest, is 155 MB.
 
 
 class Split(NamedTuple):
+  """Training or test images with their two kinds of labels."""
+
   images: np.ndarray
   labels: np.ndarray
   coarse_labels: np.ndarray
 
 
 class Cifar100(NamedTuple):
+  """All that the official files hold."""
+
   train: Split
   test: Split
   class_names: tuple[str, ...]
@@ -57,31 +61,34 @@ def files(source: Path) -> list[Path]:
 
 
 def read(
-  source: Path, *, md5: Mapping[str, str] = MD5, flag: str = "--data_dir"
+  source: Path, *, md5: Mapping[str, str] = MD5, field: str = "data_dir"
 ) -> Cifar100:
   """Reads the directory or archive; every file must have its known MD5 sum.
 
   Args:
     source: what `find` has found.
     md5: the sums.
-    flag: what messages call the place of `source`.
+    field: the setting that has named `source`, for messages.
   """
-  named = f"{flag}: {source}"
+  named = f"`{field}`: {source}"
   if source.is_dir():
     contents = _from_directory(source)
   else:
-    contents = _from_tar(source, named)
+    contents = _from_tar(source, field)
   for name, expected in md5.items():
     if name not in contents:
       raise DataError(
-        f"{named} has no file {name}; get a complete copy from {URL}"
+        field,
+        f"{named} has no file {name}",
+        f"put a complete copy of {URL} there",
       )
     found = hashlib.md5(contents[name], usedforsecurity=False).hexdigest()
     if found != expected:
       raise DataError(
-        f"{named}/{name} is not the official file (its MD5 sum is {found}, "
-        f"published is {expected}); nothing in it was used. Get a new copy "
-        f"from {URL}"
+        field,
+        f"{named}/{name} is not the official file (its MD5 sum is {found},"
+        f" published is {expected}), and nothing in it was used",
+        f"put a new copy of {URL} there",
       )
   try:
     fields = {name: unpickle(contents[name]) for name in MD5}
@@ -93,7 +100,9 @@ def read(
     )
   except Exception as error:  # A wrong pickle can fail in any way.
     raise DataError(
-      f"{named} does not hold CIFAR-100 ({error}); get a new copy from {URL}"
+      field,
+      f"{named} does not hold CIFAR-100 ({error})",
+      f"put a new copy of {URL} there",
     ) from error
 
 
@@ -106,7 +115,7 @@ def _from_directory(source: Path) -> dict[str, bytes]:
   return contents
 
 
-def _from_tar(source: Path, named: str) -> dict[str, bytes]:
+def _from_tar(source: Path, field: str) -> dict[str, bytes]:
   contents = {}
   try:
     with tarfile.open(source) as archive:
@@ -121,7 +130,9 @@ def _from_tar(source: Path, named: str) -> dict[str, bytes]:
           break
   except Exception as error:  # Besides its own, tarfile lets zlib's escape.
     raise DataError(
-      f"{named} is not a complete archive ({error}); get a new copy from {URL}"
+      field,
+      f"`{field}`: {source} is not a complete archive ({error})",
+      f"put a new copy of {URL} there",
     ) from error
   return contents
 

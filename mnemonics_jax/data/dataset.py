@@ -6,20 +6,37 @@ import dataclasses
 from jaxtyping import Int32, UInt8
 import numpy as np
 
+from mnemonics_jax.errors import UserError
+
 Progress = Callable[[int, int], None]
 """Called as `progress(done, total)` while images are decoded."""
 
 
-class DataError(Exception):
-  """A mistake in flags or data; the message names the flag and the fix."""
+class DataError(UserError):
+  """Data that cannot be used, or a request for data that cannot be met.
+
+  >>> from mnemonics_jax import data
+  >>> data.load("mnist")
+  Traceback (most recent call last):
+  mnemonics_jax.data.dataset.DataError: There is no data set 'mnist'; choose digits, cifar100, folder.
+  """
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
   """Images and labels of one data set, as read.
 
+  Data of your own:
+
+  >>> images = np.random.default_rng(0).integers(256, size=(20, 8, 8, 3))
+  >>> images, labels = images.astype(np.uint8), np.arange(20, dtype=np.int32) % 2
+  >>> names, mean, std = ("cat", "dog"), (0.5,) * 3, (0.3,) * 3
+  >>> pets = Dataset("pets", images, labels, images, labels, names, mean, std)
+  >>> verify(pets).image_shape
+  (8, 8, 3)
+
   Attributes:
-    name: `digits`, `cifar100` or `folder`.
+    name: what `mnemonics_jax.data.SOURCES` calls it.
     train_images: pixels 0..255.
     train_labels: index into `class_names` of each training image.
     test_images: pixels 0..255.
@@ -42,6 +59,7 @@ class Dataset:
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
+    """Height, width and channels."""
     _, height, width, channels = self.train_images.shape
     return height, width, channels
 
@@ -49,16 +67,24 @@ class Dataset:
 def verify(dataset: Dataset, source: str | None = None) -> Dataset:
   """Returns the data set if counts, shapes, types and ranges are right.
 
+  >>> from mnemonics_jax import data
+  >>> digits = data.load("digits")
+  >>> verify(dataclasses.replace(digits, class_names=("0", "1")))
+  Traceback (most recent call last):
+  mnemonics_jax.data.dataset.DataError: The data set digits cannot be used: train labels are 0..9, expected 0..1; repair or replace the data.
+
   Args:
     dataset: images and labels.
-    source: flag and path of the data, for messages.
+    source: where the data come from, for messages.
   """
   source = source or f"The data set {dataset.name}"
 
-  def require(condition: bool, problem: str) -> None:
+  def require(condition: bool | np.bool_, problem: str) -> None:
     if not condition:
       raise DataError(
-        f"{source} cannot be used: {problem}; repair or replace the data."
+        "data_dir",
+        f"{source} cannot be used: {problem}",
+        "repair or replace the data",
       )
 
   names = dataset.class_names
@@ -81,7 +107,7 @@ def verify(dataset: Dataset, source: str | None = None) -> Dataset:
     )
     require(len(images) > 0, f"there are no {split} images")
     require(
-      labels.min() >= 0 and labels.max() < len(names),
+      bool(labels.min() >= 0 and labels.max() < len(names)),
       f"{split} labels are {labels.min()}..{labels.max()}, "
       f"expected 0..{len(names) - 1}",
     )
@@ -91,7 +117,7 @@ def verify(dataset: Dataset, source: str | None = None) -> Dataset:
     ]
     require(not missing, f"no {split} image of {', '.join(missing[:5])}")
     # Pixels that were divided by 255 before the cast are all 0 or 1.
-    require(images.max() > 1, f"all {split} pixels are black")
+    require(bool(images.max() > 1), f"all {split} pixels are black")
   require(
     dataset.train_images.shape[1:] == dataset.test_images.shape[1:],
     "train and test images differ in size",

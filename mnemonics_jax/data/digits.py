@@ -1,15 +1,29 @@
 """Scikit-learn's embedded 8×8 digits: no download, no directory."""
 
+import os
+
 import numpy as np
 
-from mnemonics_jax.data.dataset import Dataset
+from mnemonics_jax.data.dataset import Dataset, Progress
+from mnemonics_jax.data.share import Share
 
 # Of the training images of the split below, pixels scaled to [0, 1].
 _MEAN, _STD = 0.3052, 0.3760
 
 
-def load() -> Dataset:
-  """1,797 digits as RGB; every fifth image of each class is a test image."""
+def load(
+  data_dir: str | os.PathLike | None = None,
+  *,
+  cache_dir: str | os.PathLike | None = None,
+  progress: Progress | None = None,
+  share: Share = Share(),
+) -> Dataset:
+  """1,797 digits as RGB; every fifth image of each class is a test image.
+
+  They come with scikit-learn: the arguments, which all data sets have, are not
+  used.
+  """
+  del data_dir, cache_dir, progress, share
   from sklearn.datasets import load_digits  # Takes a second to import.
 
   pixels, target = load_digits(return_X_y=True)

@@ -34,13 +34,17 @@ def cifar100(data_dir: Path, progress: Progress | None = None) -> None:
   """Downloads and prepares `data_dir/cifar100` as array_record files."""
   if importlib.util.find_spec("tensorflow") is None:
     raise DataError(
-      "--download needs TensorFlow: pip install 'mnemonics_jax[tf]'. "
-      f"Without it, put {URL} into {data_dir} and leave out --download."
+      "download",
+      "`download` needs TensorFlow",
+      "pip install 'mnemonics_jax[tf]'. Without it, put"
+      f" {URL} into {data_dir} and leave out `download`",
     )
   if not _reachable(URL):
     raise DataError(
-      f"--download: {URL} cannot be reached from this machine; check the "
-      f"network or proxy, or copy that file into {data_dir} by other means."
+      "download",
+      f"`download`: {URL} cannot be reached from this machine",
+      f"check the network or proxy, or copy that file into {data_dir} by other"
+      " means",
     )
   with tempfile.TemporaryFile() as log:
     process = subprocess.Popen(
@@ -58,8 +62,9 @@ def cifar100(data_dir: Path, progress: Progress | None = None) -> None:
   if process.returncode:
     reason = lines[-1] if lines else "it stalled"
     raise DataError(
-      f"--download: TensorFlow Datasets could not prepare {data_dir} "
-      f"({reason}); put {URL} there instead and leave out --download."
+      "download",
+      f"`download`: TensorFlow Datasets could not prepare {data_dir} ({reason})",
+      f"put {URL} there instead and leave out `download`",
     )
 
 

@@ -29,68 +29,34 @@ def load(
   progress: Progress | None = None,
   share: Share = Share(),
 ) -> Dataset:
-  """Reads a directory of images; see `mnemonics_jax.data.load`."""
-  if not data_dir:
-    raise DataError(f"--data is missing: name a directory with {LAYOUT}.")
-  if not _MIN_SIZE <= image_size <= _MAX_SIZE:
-    raise DataError(
-      f"--image_size={image_size}: choose {_MIN_SIZE} to {_MAX_SIZE} pixels."
-    )
-  if not 0 < val_fraction < 1:
-    raise DataError(
-      f"--val_fraction={val_fraction}: choose a part between 0 and 1, "
-      "such as 0.2."
-    )
-  root = Path(os.path.expanduser(data_dir))
+  """Reads a directory of images.
+
+  Args:
+    data_dir: the directory.
+    image_size: side of the square that images are resized and cropped to.
+    val_fraction: part of each class that is held out if there is no `val/`.
+    strict: whether an unreadable image is an error, or skipped with a note.
+    seed: decides which images are held out.
+    cache_dir: where decoded arrays are kept.
+    progress: called while images are decoded.
+    share: which images this process decodes.
+  """
+  _check_options(data_dir, image_size, val_fraction)
+  root = Path(os.path.expanduser(data_dir or ""))
   listing = scan(root)
   _check_memory(root, len(listing.files), image_size)
-  if not share.same(*(os.fsencode(f.relative_to(root)) for f in listing.files)):
+  if not share.all_equal(
+    *(os.fsencode(f.relative_to(root)) for f in listing.files)
+  ):
     raise DataError(
-      f"--data={root} has other files on another machine; all must see the same."
+      "data_dir",
+      f"`data_dir={root}` has other files on another machine",
+      "all must see the same",
     )
 
   def build() -> Dataset:
-    images, problems = _decode_all(listing.files, image_size, progress, share)
-    notes = tuple(
-      f"unreadable {printable(path.relative_to(root))}: {problem}"
-      for path, problem in zip(listing.files, problems, strict=True)
-      if problem
-    )
-    if notes and strict:
-      raise DataError(
-        f"--data={root} has {len(notes)} unreadable files; repair or remove "
-        "them, or leave out --strict:\n" + "\n".join(notes)
-      )
-    readable = np.array([not problem for problem in problems])
-    test = listing.is_test
-    if test is None:
-      test = _hold_out(listing, readable, val_fraction, seed)
-    train = readable & ~test
-    test = readable & test
-    for split, mask in (("training", train), ("test", test)):
-      counts = np.bincount(listing.labels[mask], minlength=len(listing.classes))
-      for name, count in zip(listing.classes, counts, strict=True):
-        if not count:
-          named = f"/{printable(name)}/"
-          reason = next((f" ({note})" for note in notes if named in note), "")
-          raise DataError(
-            f"--data={root}: class {printable(name)} has no readable {split} "
-            f"image{reason}; add some or remove the class."
-          )
-    return verify(
-      Dataset(
-        name="folder",
-        train_images=images[train],
-        train_labels=listing.labels[train],
-        test_images=images[test],
-        test_labels=listing.labels[test],
-        class_names=tuple(map(printable, listing.classes)),
-        mean=_MEAN,
-        std=_STD,
-        notes=notes,
-      ),
-      f"--data={root}",
-    )
+    decoded = _decode_all(listing.files, image_size, progress, share)
+    return _build(root, listing, *decoded, val_fraction, seed, strict)
 
   options = (image_size, val_fraction, seed, strict)
   return cached(
@@ -102,6 +68,72 @@ def load(
   )
 
 
+def _check_options(data_dir, image_size, val_fraction):
+  if not data_dir:
+    raise DataError(
+      "data_dir", "`data_dir` is missing", f"name a directory with {LAYOUT}"
+    )
+  if not _MIN_SIZE <= image_size <= _MAX_SIZE:
+    raise DataError(
+      "image_size",
+      f"`image_size={image_size}` cannot be used",
+      f"choose {_MIN_SIZE} to {_MAX_SIZE} pixels",
+    )
+  if not 0 < val_fraction < 1:
+    raise DataError(
+      "val_fraction",
+      f"`val_fraction={val_fraction}` cannot be used",
+      "choose a part between 0 and 1, such as 0.2",
+    )
+
+
+def _build(root, listing, images, problems, val_fraction, seed, strict):
+  """The data set of the images that could be read."""
+  notes = tuple(
+    f"unreadable {printable(path.relative_to(root))}: {problem}"
+    for path, problem in zip(listing.files, problems, strict=True)
+    if problem
+  )
+  if notes and strict:
+    raise DataError(
+      "strict",
+      f"`data_dir={root}` has {len(notes)} unreadable files",
+      "repair or remove them, or leave out `strict`:\n" + "\n".join(notes),
+    )
+  readable = np.array([not problem for problem in problems])
+  test = listing.is_test
+  if test is None:
+    test = _hold_out(listing, readable, val_fraction, seed)
+  train = readable & ~test
+  test = readable & test
+  for split, mask in (("training", train), ("test", test)):
+    counts = np.bincount(listing.labels[mask], minlength=len(listing.classes))
+    for name, count in zip(listing.classes, counts, strict=True):
+      if not count:
+        named = f"/{printable(name)}/"
+        reason = next((f" ({note})" for note in notes if named in note), "")
+        raise DataError(
+          "data_dir",
+          f"`data_dir={root}`: class {printable(name)} has no readable {split}"
+          f" image{reason}",
+          "add some or remove the class",
+        )
+  return verify(
+    Dataset(
+      name="folder",
+      train_images=images[train],
+      train_labels=listing.labels[train],
+      test_images=images[test],
+      test_labels=listing.labels[test],
+      class_names=tuple(map(printable, listing.classes)),
+      mean=_MEAN,
+      std=_STD,
+      notes=notes,
+    ),
+    f"`data_dir={root}`",
+  )
+
+
 def _check_memory(root: Path, count: int, size: int) -> None:
   if not hasattr(os, "sysconf"):  # Windows.
     return
@@ -109,15 +141,17 @@ def _check_memory(root: Path, count: int, size: int) -> None:
   needed = 2 * count * size * size * 3  # Once whole, once as train and test.
   if needed > available:
     raise DataError(
-      f"--image_size={size}: the {count:,} images of {root} need "
-      f"{needed / 1e9:.0f} GB of memory, this machine has "
-      f"{available / 1e9:.0f} GB; choose smaller images or fewer classes."
+      "image_size",
+      f"`image_size={size}`: the {count:,} images of {root} need"
+      f" {needed / 1e9:.0f} GB of memory, this machine has"
+      f" {available / 1e9:.0f} GB",
+      "choose smaller images or fewer classes",
     )
 
 
 # Trouble of disks and networks. A data set without the images that it hit would
 # be another one.
-_PASSING = (
+_TRANSIENT = (
   errno.EIO,
   errno.ESTALE,
   errno.ETIMEDOUT,
@@ -137,16 +171,18 @@ def _decode_all(
 
   images = np.zeros((len(files), size, size, 3), np.uint8)
   problems = np.zeros(len(files), _REASON)
-  own = share.own(len(files))
+  assigned = share.rows(len(files))
 
   def decode_into(index: int) -> None:
     try:
       images[index] = decode(files[index], size)
     except Exception as error:  # Damaged files raise exceptions of any kind.
-      if getattr(error, "errno", None) in _PASSING:
+      if getattr(error, "errno", None) in _TRANSIENT:
         raise DataError(
-          f"--data: {printable(str(files[index]))} cannot be read now"
-          f" ({_reason(error)}); repeat the command when the disk answers."
+          "data_dir",
+          f"`data_dir`: {printable(str(files[index]))} cannot be read now"
+          f" ({_reason(error)})",
+          "try again when the disk answers",
         ) from error
       problems[index] = _reason(error).encode()
 
@@ -155,13 +191,13 @@ def _decode_all(
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
     try:
-      for done, _ in enumerate(pool.map(decode_into, own), start=1):
+      for done, _ in enumerate(pool.map(decode_into, assigned), start=1):
         if progress:
-          progress(done, len(own))
+          progress(done, len(assigned))
     finally:
       pool.shutdown(cancel_futures=True)
-  share.complete(images)
-  share.complete(problems.view(np.uint8).reshape(len(files), -1))
+  share.all_gather_rows(images)
+  share.all_gather_rows(problems.view(np.uint8).reshape(len(files), -1))
   return images, [problem.decode(errors="ignore") for problem in problems]
 
 
@@ -190,9 +226,10 @@ def _hold_out(
     members = np.flatnonzero(readable & (listing.labels == label)).tolist()
     if len(members) == 1:
       raise DataError(
-        f"--data={listing.root}: class {printable(name)} has one readable "
-        "image, but one is needed for training and one for --val_fraction; "
-        "add images or a val/ directory."
+        "data_dir",
+        f"`data_dir={listing.root}`: class {printable(name)} has one readable"
+        " image, but one is needed for training and one for `val_fraction`",
+        "add images or a val/ directory",
       )
     count = min(max(round(fraction * len(members)), 1), len(members) - 1)
     is_test[sorted(members, key=rank)[:count]] = True

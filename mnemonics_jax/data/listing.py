@@ -40,22 +40,27 @@ def scan(root: Path) -> Listing:
   """Lists the images of `root`, which must have classes and no empty one."""
   if not root.is_dir():
     state = "is not a directory" if root.exists() else "does not exist"
-    raise DataError(f"--data={root} {state}; name one with {LAYOUT}.")
+    raise DataError(
+      "data_dir", f"`data_dir={root}` {state}", f"name one with {LAYOUT}"
+    )
   validation = [root / name for name in ("val", "test")]
   validation = [path for path in validation if path.is_dir()]
   train = root / "train"
   if not train.is_dir():
     if validation:
       raise DataError(
-        f"--data={root} has {validation[0].name}/ but no train/; name a "
-        f"directory with {LAYOUT}."
+        "data_dir",
+        f"`data_dir={root}` has {validation[0].name}/ but no train/",
+        f"name a directory with {LAYOUT}",
       )
     train = root  # The classes themselves.
   found = _classes(train)
   if len(found) < 2:
     raise DataError(
-      f"--data={root}: {train} has {len(found)} class directories, at least 2 "
-      f"are needed; sort the images into {LAYOUT}."
+      "data_dir",
+      f"`data_dir={root}`: {train} has {len(found)} class directories, at least"
+      " 2 are needed",
+      f"sort the images into {LAYOUT}",
     )
   classes = list(found)
   splits = [found]
@@ -64,9 +69,11 @@ def scan(root: Path) -> Listing:
     if different := sorted(held.keys() ^ found.keys()):
       listed = ", ".join(map(printable, different[:5]))
       raise DataError(
-        f"--data={root}: train/ and {validation[0].name}/ must have the same "
-        f"classes, but only one of them has {listed}; add or remove them, or "
-        f"move {validation[0].name}/ away to hold out --val_fraction of train/."
+        "data_dir",
+        f"`data_dir={root}`: train/ and {validation[0].name}/ must have the same"
+        f" classes, but only one of them has {listed}",
+        f"add or remove them, or move {validation[0].name}/ away to hold out"
+        " `val_fraction` of train/",
       )
     splits.append(held)
   files = [
@@ -96,8 +103,10 @@ def _classes(directory: Path) -> dict[str, list[Path]]:
     classes[path.name] = sorted(_images(path))
     if not classes[path.name]:
       raise DataError(
-        f"--data: class directory {printable(path)} has no image "
-        f"({' '.join(SUFFIXES)}); add some or remove it."
+        "data_dir",
+        f"`data_dir`: class directory {printable(path)} has no image"
+        f" ({' '.join(SUFFIXES)})",
+        "add some or remove it",
       )
   return classes
 

@@ -1,6 +1,6 @@
 """Turns the official CIFAR-100 files into a TFDS directory, without TensorFlow.
 
-  python -m mnemonics_jax.data.prepare --source=cifar-100-python.tar.gz \
+  python -m mnemonics_jax.data.prepare --source=cifar-100-python.tar.gz \\
     --data_dir=~/tensorflow_datasets
 
 The result is what `tfds.data_source("cifar100")` reads: array_record files of
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import io
 import os
 from pathlib import Path
+import re
 import shutil
 import sys
 import tempfile
@@ -50,17 +51,20 @@ def prepare(
   origin = cifar_pickle.find(Path(os.path.expanduser(source)))
   if origin is None:
     raise DataError(
-      f"--source={source} is neither {cifar_pickle.FOLDER}/ nor "
-      f"{cifar_pickle.FOLDER}.tar.gz; get it from {cifar_pickle.URL}"
+      "source",
+      f"`source={source}` is neither {cifar_pickle.FOLDER}/ nor"
+      f" {cifar_pickle.FOLDER}.tar.gz",
+      f"get {cifar_pickle.URL} and name it",
     )
   root = cifar100.directory(data_dir)
   target = root / "cifar100" / VERSION
   if target.exists():
     raise DataError(
-      f"--data_dir={root}: {target} exists and is left as it is; remove it or "
-      "choose another directory."
+      "data_dir",
+      f"`data_dir={root}`: {target} exists and is left as it is",
+      "remove it or choose another directory",
     )
-  data = cifar_pickle.read(origin, md5=md5, flag="--source")
+  data = cifar_pickle.read(origin, md5=md5, field="source")
   temporary = None
   try:
     root.mkdir(parents=True, exist_ok=True)
@@ -75,8 +79,9 @@ def prepare(
     temporary.rename(target)
   except (OSError, RuntimeError) as error:  # array_record raises the latter.
     raise DataError(
-      f"--data_dir={root}: cannot write there "
-      f"({str(error).splitlines()[0]}); free space or choose another directory."
+      "data_dir",
+      f"`data_dir={root}`: cannot write there ({str(error).splitlines()[0]})",
+      "free space or choose another directory",
     ) from error
   finally:
     if temporary:
@@ -161,8 +166,10 @@ def _compare(
     same_labels = np.array_equal(arrays[f"{split}_labels"], expected.labels)
     if not (same_images and same_labels and names == data.class_names):
       raise DataError(
-        f"What was written for {split} differs from what was read; nothing was "
-        "kept. Check the disk behind --data_dir."
+        "data_dir",
+        f"What was written for {split} differs from what was read, and nothing"
+        " was kept",
+        "check the disk behind `data_dir`",
       )
 
 
@@ -172,8 +179,9 @@ def run(source: str | None, data_dir: str | None) -> int:
   try:
     if not source:
       raise DataError(
-        "--source is missing: name cifar-100-python.tar.gz or its unpacked "
-        f"directory; get it from {cifar_pickle.URL}"
+        "source",
+        "`source` is missing",
+        f"get {cifar_pickle.URL} and name it or its unpacked directory",
       )
     target = prepare(source, data_dir, progress=show)
   except DataError as error:
@@ -186,7 +194,9 @@ def run(source: str | None, data_dir: str | None) -> int:
 
 
 def _refuse(error: Exception) -> int:
-  print(f"error: {error}", file=sys.stderr)
+  # Both settings are flags of this command.
+  message = re.sub(r"`(source|data_dir)(=[^`]*)?`", r"--\1\2", str(error))
+  print(f"error: {message}", file=sys.stderr)
   return 2
 
 

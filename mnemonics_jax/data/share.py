@@ -1,4 +1,4 @@
-"""Several processes read a data set together: each a share, then they exchange."""
+"""Several processes read a data set: each decodes a share, then all have all."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -10,90 +10,102 @@ import numpy as np
 from mnemonics_jax.data.dataset import DataError
 
 _BLOCK_BYTES = 2**26  # What is under way at a time.
-_MESSAGE_BYTES = 4096
+_TEXT_BYTES = 2048  # Of each part of an error; the rest is cut off.
 
 
 class Share(NamedTuple):
-  """What one process reads, and how it hears of the rest.
+  """Which rows of a data set this process decodes, and how it gets the rest.
 
-  All processes call the same methods in the same order, within `together`.
+  The default is the only process: it decodes everything. All processes call
+  the same methods in the same order, within `relay_errors`.
+
+  >>> list(Share(index=1, count=3).rows(8))
+  [1, 4, 7]
 
   Attributes:
     index: number of this process.
     count: number of processes.
-    collect: takes an array, of the same shape and type in every process, and
+    all_gather: takes an array, of the same shape and type in every process, and
       returns those of all of them along a new first axis.
   """
 
   index: int = 0
   count: int = 1
-  collect: Callable[[np.ndarray], np.ndarray] = lambda mine: mine[None]
+  all_gather: Callable[[np.ndarray], np.ndarray] = lambda array: array[None]
 
   @contextlib.contextmanager
-  def together(self) -> Iterator[None]:
+  def relay_errors(self) -> Iterator[None]:
     """If one process fails, the others fail with its message, and none waits."""
     try:
       yield
-      self._hear()
-    except _Theirs:
+      self._raise_relayed()
+    except _RelayedError:
       raise
-    except Exception as failure:
-      known = isinstance(failure, DataError)
-      self._tell(str(failure) if known else repr(failure))
+    except DataError as error:
+      self._gather_errors(error.field, error.problem, error.fix)
+      raise
+    except Exception as error:
+      self._gather_errors(
+        "data_dir", f"Another process failed: {error!r}", "see what it has said"
+      )
       raise
 
-  def own(self, total: int) -> range:
-    """The rows, of `total`, that this process reads."""
+  def rows(self, total: int) -> range:
+    """The rows, of `total`, that this process decodes."""
     return range(self.index, total, self.count)
 
-  def complete(self, rows: np.ndarray) -> None:
-    """Fills in the rows that others have read, in place."""
-    if self.count == 1 or len(rows) == 0:
+  def all_gather_rows(self, array: np.ndarray) -> None:
+    """Fills in, in place, the rows that other processes have decoded."""
+    if self.count == 1 or len(array) == 0:
       return
-    size = _BLOCK_BYTES // (rows[0].nbytes * self.count)
-    size = max(1, min(size, -(-len(rows) // self.count)))
-    mine = np.zeros((size, *rows.shape[1:]), rows.dtype)
-    for start in range(0, len(rows), size * self.count):
-      block = rows[start : start + size * self.count]
-      own = block[self.index :: self.count]
-      mine[: len(own)] = own
-      for index, theirs in enumerate(self._exchange(mine)):
-        own = block[index :: self.count]
-        own[:] = theirs[: len(own)]
+    size = _BLOCK_BYTES // (array[0].nbytes * self.count)
+    size = max(1, min(size, -(-len(array) // self.count)))
+    sent = np.zeros((size, *array.shape[1:]), array.dtype)
+    for start in range(0, len(array), size * self.count):
+      block = array[start : start + size * self.count]
+      decoded = block[self.index :: self.count]
+      sent[: len(decoded)] = decoded
+      for index, received in enumerate(self._checked_gather(sent)):
+        rows = block[index :: self.count]
+        rows[:] = received[: len(rows)]
 
-  def all(self, mine: bool) -> bool:
-    """Whether it is so in every process."""
-    return bool(self._exchange(np.array(mine)).all())
+  def all_true(self, value: bool) -> bool:
+    """Whether it is true in every process."""
+    return bool(self._checked_gather(np.array(value)).all())
 
-  def same(self, *parts: bytes) -> bool:
+  def all_equal(self, *parts: bytes) -> bool:
     """Whether every process has the same bytes."""
     digest = hashlib.sha256(b"\n".join(parts)).digest()
-    digests = self._exchange(np.frombuffer(digest, np.uint8))
+    digests = self._checked_gather(np.frombuffer(digest, np.uint8))
     return bool((digests == digests[0]).all())
 
-  def lead(self, work: Callable[[], None]) -> None:
+  def first_process_first(self, work: Callable[[], None]) -> None:
     """Process 0 works first: others may find what it leaves on a common disk."""
     if self.index == 0:
       work()
-    self.all(True)
+    self.all_true(True)  # A barrier.
     if self.index:
       work()
 
-  def _exchange(self, array):
-    self._hear()
-    return self.collect(array)
+  def _checked_gather(self, array):
+    self._raise_relayed()
+    return self.all_gather(array)
 
-  def _hear(self):
-    """Raises what another process has told instead of going on."""
-    for message in self._tell(""):
-      if text := message.tobytes().rstrip(b"\0"):
-        raise _Theirs(text.decode(errors="ignore"))
+  def _raise_relayed(self):
+    """Raises what another process has failed with, instead of going on."""
+    for rows in self._gather_errors("", "", ""):
+      parts = [
+        row.tobytes().rstrip(b"\0").decode(errors="ignore") for row in rows
+      ]
+      if any(parts):
+        raise _RelayedError(*parts)
 
-  def _tell(self, message):
-    encoded = message.encode(errors="replace")[:_MESSAGE_BYTES]
-    padded = encoded.ljust(_MESSAGE_BYTES, b"\0")
-    return self.collect(np.frombuffer(padded, np.uint8))
+  def _gather_errors(self, *parts):
+    """Of every process field, problem and fix, which are empty if all is well."""
+    encoded = [part.encode(errors="replace")[:_TEXT_BYTES] for part in parts]
+    padded = b"".join(text.ljust(_TEXT_BYTES, b"\0") for text in encoded)
+    return self.all_gather(np.frombuffer(padded, np.uint8).reshape(3, -1))
 
 
-class _Theirs(DataError):
+class _RelayedError(DataError):
   """The failure of another process."""

@@ -51,15 +51,18 @@ def _shards(directory: Path, split: str) -> list[Path]:
       count = shards[0].name.rpartition("-of-")[2]
       if count.isdecimal() and len(shards) != int(count):
         raise DataError(
-          f"--data_dir: {directory} has {len(shards)} of {int(count)} files of "
-          f"its {split} split; copy the missing ones, too."
+          "data_dir",
+          f"`data_dir`: {directory} has {len(shards)} of {int(count)} files of"
+          f" its {split} split",
+          "copy the missing ones, too",
         )
       return shards
   raise DataError(
-    f"--data_dir: {directory} has no {split} split in a format that can be "
-    f"read here ({' or '.join(_READABLE)}); make it again from the official "
-    "archive with python -m mnemonics_jax.data.prepare "
-    "--source=cifar-100-python.tar.gz --data_dir=NEW_DIRECTORY"
+    "data_dir",
+    f"`data_dir`: {directory} has no {split} split in a format that can be read"
+    f" here ({' or '.join(_READABLE)})",
+    "make it again, elsewhere, from the official archive"
+    " (python -m mnemonics_jax.data.prepare)",
   )
 
 
@@ -70,12 +73,13 @@ def read(
   splits, names = _read_share(directory, progress, share)
   arrays = {}
   for split, (images, labels, ids) in splits.items():
-    if not share.same(*ids, labels.tobytes()):
+    if not share.all_equal(*ids, labels.tobytes()):
       raise DataError(
-        f"--data_dir: {directory} has other records on another machine; all"
-        " must see the same."
+        "data_dir",
+        f"`data_dir`: {directory} has other records on another machine",
+        "all must see the same",
       )
-    share.complete(images)
+    share.all_gather_rows(images)
     order = sorted(range(len(ids)), key=ids.__getitem__)
     arrays[f"{split}_images"] = images[order]
     arrays[f"{split}_labels"] = labels[order]
@@ -103,9 +107,10 @@ def _read_share(directory, progress, share):
   except Exception as error:  # array_record, protobuf and PIL raise anything.
     reason = str(error).splitlines()[0] if str(error) else repr(error)
     raise DataError(
-      f"--data_dir: the records in {directory} are damaged ({reason}); "
-      "delete that directory and make it again with "
-      "python -m mnemonics_jax.data.prepare"
+      "data_dir",
+      f"`data_dir`: the records in {directory} are damaged ({reason})",
+      "delete that directory and make it again"
+      " (python -m mnemonics_jax.data.prepare)",
     ) from error
   return splits, tuple(names)
 
@@ -146,10 +151,10 @@ def _decode(
   parse = tf_example_pb2.Example.FromString  # pyright: ignore[reportAttributeAccessIssue]
   images = np.zeros((len(serialized), 32, 32, 3), np.uint8)
   labels = np.empty(len(serialized), np.int32)
-  own, ids = share.own(len(serialized)), []
+  assigned, ids = share.rows(len(serialized)), []
   for i, record in enumerate(serialized):
     feature = parse(record).features.feature
-    if i in own:
+    if i in assigned:
       encoded = feature["image"].bytes_list.value[0]
       # Threads do not pay: most of the 0.12 ms per image holds the lock.
       with Image.open(io.BytesIO(encoded), formats=("PNG",)) as image:

@@ -1,4 +1,4 @@
-"""The base methods, one file each, and the registry the command line reads."""
+"""The base methods, one file each; `base` tells how to add one."""
 
 from mnemonics_jax.methods.base import Classes, Method
 from mnemonics_jax.methods.bic import BiC

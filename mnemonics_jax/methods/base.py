@@ -2,7 +2,22 @@
 
 A method is a small frozen dataclass: hashable, so that programs compiled for
 it are reused, with its hyper-parameters as fields. The defaults below are the
-plain choices; a method overrides what makes it itself.
+plain choices; a method overrides what makes it itself:
+
+>>> import jax.numpy as jnp
+>>> @dataclasses.dataclass(frozen=True)
+... class SmallFeatures(Method):
+...   name: ClassVar[str] = "small_features"
+...   weight: float = 0.1
+...
+...   def loss(self, student, teacher, labels, classes):
+...     ce = losses.cross_entropy(student.logits, labels, classes.seen)
+...     size = jnp.mean(student.features**2)
+...     return ce + self.weight * size, {"cross_entropy": ce, "size": size}
+
+`phase.Config(network, SmallFeatures(), stream.shape)` runs it. To choose it on the
+command line, give it a file beside this one, a line in `methods.METHODS`, and
+its words in `registry.METHODS`; flags, reports and tests read those.
 """
 
 from collections.abc import Callable
@@ -13,13 +28,18 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from mnemonics_jax import losses
-from mnemonics_jax.heads import Head, LinearHead
-from mnemonics_jax.model import Outputs
+from mnemonics_jax.nn.heads import Head, LinearHead
+from mnemonics_jax.nn.model import Outputs
 from mnemonics_jax.types import Variables
 
 
 class Classes(NamedTuple):
   """Which classes a phase knows, as masks over all classes of the run.
+
+  >>> import jax.numpy as jnp
+  >>> first, second, _ = jnp.eye(3, dtype=bool)
+  >>> Classes(old=first, new=second).seen.tolist()
+  [True, True, False]
 
   Attributes:
     old: learned in earlier phases.
@@ -31,12 +51,21 @@ class Classes(NamedTuple):
 
   @property
   def seen(self) -> Bool[Array, " classes"]:
+    """Old and new classes."""
     return self.old | self.new
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
   """Plain replay: cross-entropy over all seen classes.
+
+  >>> import jax.numpy as jnp
+  >>> old, new, _ = jnp.eye(3, dtype=bool)
+  >>> logits = jnp.log(jnp.array([[1.0, 3.0, 9.0]]))
+  >>> outputs = Outputs(jnp.zeros((1, 2)), logits, logits)
+  >>> loss, _ = Method().loss(outputs, None, jnp.array([0]), Classes(old, new))
+  >>> round(float(loss), 4)  # log 4: one of four chances.
+  1.3863
 
   Attributes:
     name: what the command line calls it.
@@ -72,7 +101,9 @@ class Method:
     """Head rows that may move while a phase is trained."""
     return classes.seen
 
-  def logits(self, variables: Variables, outputs: Outputs) -> Array:
+  def logits(
+    self, variables: Variables, outputs: Outputs
+  ) -> Float[Array, "n classes"]:
     """Logits the method predicts and trains with."""
     del variables
     return outputs.logits
@@ -83,7 +114,7 @@ class Method:
     teacher: Outputs | None,
     labels: Int[Array, " n"],
     classes: Classes,
-  ) -> tuple[Array, dict[str, Array]]:
+  ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """The loss of a batch and its parts; `teacher` is None in phase 0."""
     del teacher
     loss = losses.cross_entropy(student.logits, labels, classes.seen)

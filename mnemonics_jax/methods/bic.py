@@ -4,15 +4,19 @@ import dataclasses
 from typing import ClassVar
 
 import jax.numpy as jnp
+from jaxtyping import Float, Int
 import numpy as np
 
 from mnemonics_jax import losses
-from mnemonics_jax.methods.base import Method
+from mnemonics_jax.methods.base import Classes, Method
 
 
 @dataclasses.dataclass(frozen=True)
 class BiC(Method):
   """Distillation in stage 1, a two-parameter bias layer per phase in stage 2.
+
+  >>> BiC().holdout  # Of the exemplars, to fit the bias layer with.
+  0.1
 
   Attributes:
     temperature: τ of the distillation.
@@ -26,6 +30,7 @@ class BiC(Method):
   ridge: float = 1.0
 
   def begin_run(self, variables):
+    """Adds the bias layers of all phases: α and β of each class."""
     classes = variables["params"]["head"]["bias"].shape[0]
     identity = {"alpha": jnp.ones(classes), "beta": jnp.zeros(classes)}
     return variables | {"bias_layers": identity}
@@ -58,11 +63,29 @@ class BiC(Method):
     return variables | {"bias_layers": layers}
 
 
-def fit_bias(logits, labels, classes, *, ridge):
+def fit_bias(
+  logits: Float[np.ndarray, "n classes"],
+  labels: Int[np.ndarray, " n"],
+  classes: Classes,
+  *,
+  ridge: float,
+) -> Float[np.ndarray, "2"]:
   """(α, β) of the new classes that minimise cross-entropy; a convex problem.
 
   Solved on the host: two unknowns, a few hundred logits whose number changes
   from phase to phase.
+
+  >>> logits = np.log([[1.0, 6.0], [6.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
+  >>> classes = Classes(*jnp.eye(2, dtype=bool))  # One old, one new.
+  >>> alpha, beta = fit_bias(logits, np.array([0, 0, 0, 1]), classes, ridge=0.1)
+  >>> bool(beta < 0)  # The new class was said too often.
+  True
+
+  Args:
+    logits: of held-out images, for all classes of the run.
+    labels: their classes.
+    classes: old and new ones.
+    ridge: pull to (1, 0), worth this many images.
   """
   from scipy import optimize, special  # Slow to import, and only BiC needs it.
 

@@ -13,7 +13,11 @@ from mnemonics_jax.methods.lwf import LwF
 
 @dataclasses.dataclass(frozen=True)
 class ICaRL(LwF):
-  """LwF's loss, as in the comparison of Liu et al. 2020; classifies by `nme`."""
+  """LwF's loss, as in the comparison of Liu et al. 2020; classifies by `nme`.
+
+  >>> ICaRL().readout
+  'nme'
+  """
 
   name: ClassVar[str] = "icarl"
   readout: ClassVar[str] = "nme"
@@ -21,12 +25,17 @@ class ICaRL(LwF):
 
 @dataclasses.dataclass(frozen=True)
 class ICaRLBCE(Method):
-  """The original loss: sigmoids, the old network's outputs as soft targets."""
+  """The original loss: sigmoids, the old network's outputs as soft targets.
+
+  >>> ICaRLBCE(distill=False).readout
+  'nme'
+  """
 
   name: ClassVar[str] = "icarl_bce"
   readout: ClassVar[str] = "nme"
 
   def loss(self, student, teacher, labels, classes):
+    """Sigmoid cross-entropy; old classes' targets are what the old model says."""
     targets = jax.nn.one_hot(labels, student.logits.shape[-1])
     if teacher is not None and self.distill:
       old = jax.nn.sigmoid(teacher.logits)

@@ -8,7 +8,11 @@ from mnemonics_jax.methods.base import Method
 
 @dataclasses.dataclass(frozen=True)
 class Joint(Method):
-  """Cross-entropy with old raw data at hand; not an incremental learner."""
+  """Cross-entropy with old raw data at hand; not an incremental learner.
+
+  >>> Joint().joint, Method().joint
+  (True, False)
+  """
 
   name: ClassVar[str] = "joint"
   joint: ClassVar[bool] = True

@@ -4,15 +4,21 @@ import dataclasses
 from typing import ClassVar
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from mnemonics_jax import losses
-from mnemonics_jax.heads import CosineHead, Head, imprint
-from mnemonics_jax.methods.base import Method
+from mnemonics_jax.methods.base import Classes, Method
+from mnemonics_jax.nn.heads import CosineHead, Head, imprint
 
 
 @dataclasses.dataclass(frozen=True)
 class LUCIR(Method):
   """Cosine head, imprinted new rows, frozen old rows, three losses.
+
+  >>> index = jnp.arange(100)
+  >>> classes = Classes(old=index < 50, new=(index >= 50) & (index < 60))
+  >>> round(float(LUCIR().less_forget_weight(classes)), 2)  # 5 √(50 / 10)
+  11.18
 
   Attributes:
     less_forget_base: λ_base; 5 on CIFAR, 10 on ImageNet.
@@ -29,21 +35,25 @@ class LUCIR(Method):
   ranking_weight: float = 1.0
 
   def begin_phase(self, variables, means, classes):
+    """Imprints new rows, as long as the old ones are on average."""
     params = variables["params"]
-    head = imprint(
-      params["head"], jnp.asarray(means()), classes.old, classes.new
-    )
+    # Equal lengths: old and new classes start on equal terms.
+    norms = jnp.linalg.norm(params["head"]["weight"], axis=-1)
+    norm = jnp.sum(norms * classes.old) / jnp.maximum(jnp.sum(classes.old), 1)
+    head = imprint(params["head"], jnp.asarray(means()), classes.new, norm)
     return variables | {"params": params | {"head": head}}
 
   def trainable_rows(self, classes):
+    """New rows only: old classes keep theirs."""
     return classes.new
 
-  def less_forget_weight(self, classes):
+  def less_forget_weight(self, classes: Classes) -> Float[Array, ""]:
     """λ_i = λ_base · sqrt(n_old / n_new): grows with what is to be kept."""
     ratio = classes.old.sum() / jnp.maximum(classes.new.sum(), 1)
     return self.less_forget_base * jnp.sqrt(ratio)
 
   def loss(self, student, teacher, labels, classes):
+    """L_c + λ_i · less-forget + margin ranking; in phase 0 only L_c."""
     ce = losses.cross_entropy(student.logits, labels, classes.seen)
     if teacher is None:
       return ce, {"cross_entropy": ce}

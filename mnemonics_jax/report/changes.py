@@ -10,7 +10,7 @@ import numpy as np
 
 from mnemonics_jax.report import images
 from mnemonics_jax.report.drawing import INK, Drawing, number, shorten
-from mnemonics_jax.report.workdir import Run
+from mnemonics_jax.runs.finished import Run
 
 # Stages that change images: what it does to them, and the title of its rows.
 STAGES = {

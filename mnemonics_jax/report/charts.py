@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 import numpy as np
 
+from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report.drawing import (
   COLORS,
   FAINT,
@@ -16,13 +17,9 @@ from mnemonics_jax.report.drawing import (
   number,
   shorten,
 )
-from mnemonics_jax.report.tables import (
-  READOUTS,
-  finetune_table,
-  moment_mean,
-  readouts,
-)
-from mnemonics_jax.report.workdir import Run, labels
+from mnemonics_jax.report.labels import labels
+from mnemonics_jax.report.tables import finetune_table, moment_mean, readouts
+from mnemonics_jax.runs.finished import Run
 
 # Black is the upper bound's, the other colours are the learners'.
 *_LEARNERS, _BOUND = COLORS

@@ -9,7 +9,7 @@ import warnings
 
 from matplotlib.figure import Figure
 
-from mnemonics_jax import files
+from mnemonics_jax.runs import files
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 COLORS = (

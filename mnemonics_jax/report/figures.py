@@ -14,7 +14,7 @@ from mnemonics_jax.report import (
   maps,
   matrices,
 )
-from mnemonics_jax.report.workdir import Run, load_run
+from mnemonics_jax.runs.finished import Run, load_run
 
 # A new figure is a function here and a section of the page that embeds it.
 DRAWERS: tuple[Callable[[Run], Iterator[drawing.Drawing]], ...] = (
@@ -35,7 +35,12 @@ COMPARISONS: tuple[
 
 
 def write_figures(workdir: str | os.PathLike[str] | Run) -> list[Path]:
-  """Draws a run into WORKDIR/figures: NAME.png and NAME.csv for each."""
+  """Draws a run into WORKDIR/figures: NAME.png and NAME.csv for each.
+
+  >>> first, *_ = write_figures("finished_run")
+  >>> first.as_posix()
+  'finished_run/figures/phase_curve.png'
+  """
   run = workdir if isinstance(workdir, Run) else load_run(workdir)
   with matplotlib.rc_context(drawing.STYLE):
     return [

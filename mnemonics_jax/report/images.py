@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from mnemonics_jax.report.drawing import INK, Drawing, shorten
-from mnemonics_jax.report.workdir import Run
+from mnemonics_jax.runs.finished import Run
 
 _SIDE = 32  # Smaller images are enlarged to about this side ...
 _MAX_SIDE = 64  # ... and larger ones reduced to this.
@@ -131,10 +131,11 @@ def resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:
   if images.shape[-1] == 1:
     images = np.repeat(images, 3, axis=-1)
   height, width = side
-  how = Image.Resampling.NEAREST
+  resampling = Image.Resampling.NEAREST
   if images.shape[1] > height:
-    how = Image.Resampling.LANCZOS
+    resampling = Image.Resampling.LANCZOS
   resized = [
-    np.asarray(Image.fromarray(i).resize((width, height), how)) for i in images
+    np.asarray(Image.fromarray(i).resize((width, height), resampling))
+    for i in images
   ]
   return np.asarray(resized, np.uint8).reshape(-1, height, width, 3)

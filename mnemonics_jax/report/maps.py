@@ -8,7 +8,8 @@ from matplotlib.lines import Line2D
 import numpy as np
 
 from mnemonics_jax.report.drawing import COLORS, Drawing, number, shorten
-from mnemonics_jax.report.workdir import Run, labels
+from mnemonics_jax.report.labels import labels
+from mnemonics_jax.runs.finished import Run
 
 # A panel for the first phase in which this many of the mapped classes are seen.
 _PANELS = (3, 5, 7)
@@ -119,9 +120,9 @@ def thin(found: Sequence[Panel], most: int) -> list[Panel]:
   for panel in found:
     rows = []
     for label in np.unique(panel.labels):
-      own = panel.labels == label
-      exemplars = np.flatnonzero(own & panel.exemplar)[: each // 3]
-      real = np.flatnonzero(own & ~panel.exemplar)
+      members = panel.labels == label
+      exemplars = np.flatnonzero(members & panel.exemplar)[: each // 3]
+      real = np.flatnonzero(members & ~panel.exemplar)
       count = min(len(real), each - len(exemplars))
       steps = np.linspace(0, len(real) - 1, count).round().astype(int)
       rows += [real[steps], exemplars]
@@ -181,8 +182,8 @@ def _map(
     ax.set_visible(False)
   rows = []
   for row in range(len(runs)):
-    own = [(panel, xy) for panel, xy in placed if panel.row == row]
-    for ax, (panel, xy) in zip(axes[row], own, strict=False):
+    in_row = [(panel, xy) for panel, xy in placed if panel.row == row]
+    for ax, (panel, xy) in zip(axes[row], in_row, strict=False):
       _panel(ax, panel, xy, colors)
       few = len(np.unique(panel.labels))
       seen = sum(results["classes_per_phase"][: panel.phase + 1])
@@ -220,8 +221,8 @@ def _map(
 def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
   ax.set_visible(True)
   for label, color in colors.items():
-    own = panel.labels == label
-    real, stars = xy[own & ~panel.exemplar], xy[own & panel.exemplar]
+    members = panel.labels == label
+    real, stars = xy[members & ~panel.exemplar], xy[members & panel.exemplar]
     ax.scatter(*real.T, s=9, color=color, alpha=0.45, linewidths=0, zorder=2)
     ax.scatter(
       *stars.T,

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemonics_jax.report.drawing import INK, Drawing, number, shorten
 from mnemonics_jax.report.tables import readouts
-from mnemonics_jax.report.workdir import Run
+from mnemonics_jax.runs.finished import Run
 
 _CMAP = "Blues"
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 import dataclasses
 
-from mnemonics_jax.report import results as results_lib
-from mnemonics_jax.report.workdir import Run
+from mnemonics_jax.runs import records as results_lib
+from mnemonics_jax.runs.finished import Run
 
 
 def merge_seeds(runs: Sequence[Run]) -> list[Run]:
@@ -25,12 +25,12 @@ def merge_seeds(runs: Sequence[Run]) -> list[Run]:
 
 
 def _same_but_seeds(run: Run, other: Run) -> bool:
-  ours, theirs = (
+  settings, others = (
     {**r.config.get("settings", {}), "seeds": None} for r in (run, other)
   )
   return (
-    ours == theirs
-    and len(ours) > 1
+    settings == others
+    and len(settings) > 1
     and run.results["title"] == other.results["title"]
     and run.results["class_names"] == other.results["class_names"]
     and run.results["classes_per_phase"] == other.results["classes_per_phase"]

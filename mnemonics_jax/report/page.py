@@ -6,17 +6,14 @@ import os
 from pathlib import Path
 import re
 
-from mnemonics_jax import files
+from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report import figures, markup, summary, tables
+from mnemonics_jax.report.labels import common_title, labels
 from mnemonics_jax.report.merging import merge_seeds
 from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
-from mnemonics_jax.report.workdir import (
-  Run,
-  WorkdirError,
-  common_title,
-  labels,
-  load_run,
-)
+from mnemonics_jax.runs import files
+from mnemonics_jax.runs.finished import Run, load_run
+from mnemonics_jax.runs.layout import WorkdirError
 
 # No script, no request: names that slip through escaping could not act.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -40,6 +37,9 @@ def build(
 ) -> Path:
   """Draws the figures of finished runs and writes one page about them.
 
+  >>> build(["finished_run"]).as_posix()
+  'finished_run/report.html'
+
   Args:
     workdirs: one work directory, or several to compare.
     output: the page to write, or a directory for it; by default report.html
@@ -52,7 +52,11 @@ def build(
     WorkdirError: when a directory holds no finished run.
   """
   if not workdirs:
-    raise WorkdirError("Name the work directory of at least one finished run.")
+    raise WorkdirError(
+      "workdir",
+      "There is nothing to report on",
+      "name the work directory of at least one finished run",
+    )
   runs = [load_run(path) for path in workdirs]
   for run in runs:
     figures.write_figures(run)
@@ -113,7 +117,7 @@ def _comparison(runs: Sequence[Run]) -> str:
   names = labels(merged)
   results = [run.results for run in merged]
   compared = []
-  for readout in tables.READOUTS:
+  for readout in READOUTS:
     table = tables.comparison_table(names, results, readout)
     if table.rows:
       compared.append(f"<h4>Read-out {readout}</h4>{markup.table(table)}")

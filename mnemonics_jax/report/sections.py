@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemonics_jax.report import changes, images, maps, markup, tables
-from mnemonics_jax.report.workdir import Run
+from mnemonics_jax.runs.finished import Run
 
 _MAX_SHEETS = 6  # Of one stage; keeps pages of many phases light.
 

@@ -3,22 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mnemonics_jax.report.progress import format_duration
+from mnemonics_jax import registry
+from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import paired_difference, percent
-from mnemonics_jax.report.workdir import Run
-
-_METHODS = {
-  "lwf": "LwF",
-  "icarl": "iCaRL",
-  "icarl_bce": "iCaRL with sigmoid outputs",
-  "bic": "BiC",
-  "lucir": "LUCIR",
-  "joint": "joint training",
-}
-_READOUTS = {
-  "head": "the network's own classifier (head)",
-  "nme": "the nearest mean of exemplars (nme)",
-}
+from mnemonics_jax.runs.finished import Run
 
 
 def describe(results: Mapping[str, Any]) -> str:
@@ -40,7 +28,9 @@ def describe(results: Mapping[str, Any]) -> str:
       else (f"one phase of {each}")
     )
     text += f" apart bit by bit: {base} at first, then {follow} more. "
-  method = _METHODS.get(results["method"], results["method"])
+  method = results["method"]
+  if method in registry.METHODS:
+    method = registry.METHODS[method].label
   if results["method"] == "joint":
     text += (
       "It saw all images of all classes in every phase: this is the upper "
@@ -52,10 +42,12 @@ def describe(results: Mapping[str, Any]) -> str:
       f"kept {_memory(results['memory'])} ({results['exemplars']} exemplars). "
     )
   summary = results["summary"][results["readout"]]
-  how = _READOUTS.get(results["readout"], results["readout"])
+  readout = results["readout"]
+  if readout in registry.READOUTS:
+    readout = f"{registry.READOUTS[readout]} ({readout})"
   last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
   text += (
-    f"In the end {how} recognises {percent(last, 1)}\u00a0% of the test images of "
+    f"In the end {readout} recognises {percent(last, 1)}\u00a0% of the test images of "
     f"all {total} classes"
   )
   if later:

@@ -5,8 +5,8 @@ import statistics
 from typing import Any, NamedTuple
 
 from mnemonics_jax import protocol
+from mnemonics_jax.registry import READOUTS
 
-READOUTS = ("head", "nme")
 REPORTED = " *"  # Marks the reported read-out wherever a table has both.
 
 
@@ -157,13 +157,18 @@ def paired_difference(
 
   None when the two do not have the same seeds or not this read-out.
   """
-  ours, theirs = (
+  averages, others = (
     {run["seed"]: run["average"].get(readout) for run in r["runs"]}
     for r in (results, other)
   )
-  if ours.keys() != theirs.keys() or None in (*ours.values(), *theirs.values()):
+  if averages.keys() != others.keys() or None in (
+    *averages.values(),
+    *others.values(),
+  ):
     return None
-  return protocol.confidence_interval([ours[s] - theirs[s] for s in ours])
+  return protocol.confidence_interval(
+    [averages[s] - others[s] for s in averages]
+  )
 
 
 def comparison_table(
@@ -201,7 +206,16 @@ def _signed_interval(estimate: tuple[float, float | None] | None) -> str:
 
 
 def console_table(results: Mapping[str, Any]) -> str:
-  """Accuracy per phase as aligned columns, in percent."""
+  """Accuracy per phase as aligned columns, in percent.
+
+  >>> from mnemonics_jax import runs
+  >>> table = console_table(runs.load_run("finished_run").results)
+  >>> for line in table.splitlines()[3:6]:
+  ...   print(line)
+  phase       classes           head *            nme
+  ───────────────────────────────────────────────────
+  0                 3  89.00 ± 12.71    84.00 ± 12.71
+  """
   table = phase_table(results)
   # The mark stands beside the numbers, so they all end where headers end.
   margin = " " * len(REPORTED)

@@ -1,0 +1,69 @@
+"""What all tests share, and the examples in docstrings with them."""
+
+import os
+import pathlib
+
+# Tests compile much and compute little: leave the optimiser out. Slow tests
+# compute much; `make test-slow` sets XLA_FLAGS itself, to nothing.
+os.environ.setdefault(
+  "XLA_FLAGS",
+  "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+)
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+from absl import flags
+import jaxtyping
+import pytest
+from support import annotations
+
+# Annotations run: shapes and types of every call are checked.
+jaxtyping.install_import_hook(
+  ["mnemonics_jax", "experiments"], f"{annotations.__name__}.check"
+)
+
+# Experiments read absl flags, which nobody parses under pytest.
+flags.FLAGS.mark_as_parsed()
+
+# Files that take longest, of tests that are not slow.
+_LONG = (
+  "parallel/mesh",
+  "runs/resume",
+  "phase/run",
+  "runs/kill",
+  "phase/train",
+  "bilevel/hypergradient",
+  "phase/exemplars",
+  "phase/meta_loop",
+  "phase/sgd",
+  "phase/config",
+)
+_TESTS = pathlib.Path(__file__).parent / "tests"
+_RANKS = {_TESTS / f"{name}_test.py": i for i, name in enumerate(_LONG)}
+
+
+def pytest_collection_modifyitems(items):
+  """Long files first: workers then end at about the same time."""
+  items.sort(key=lambda item: _RANKS.get(item.path, len(_LONG)))
+
+
+@pytest.fixture(autouse=True)
+def _workdir_of_examples(request, tmp_path_factory, monkeypatch):
+  """Examples in docstrings begin where nothing is but a `finished_run`."""
+  if isinstance(request.node, pytest.DoctestItem):
+    from support import report_fixture
+
+    directory = tmp_path_factory.mktemp("example")
+    monkeypatch.chdir(directory)
+    report_fixture.write(directory / "finished_run")
+
+
+@pytest.fixture
+def unchecked():
+  """Without the types that tests check: as users run it.
+
+  For what annotations forbid, to see what users are told; and to lower programs,
+  for JAX then builds trees whose leaves are descriptions of arrays.
+  """
+  jaxtyping.config.update("jaxtyping_disable", True)
+  yield
+  jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,0 +1,257 @@
+"""The flags that experiments share, and the settings they give.
+
+A flag that is not given takes the value of the preset.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from absl import flags
+
+from experiments import launch
+from experiments.settings import Settings, check_effect
+from mnemonics_jax import registry
+from mnemonics_jax.errors import UserError
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(launch)
+
+# Methods and data.
+flags.DEFINE_enum(
+  "method",
+  None,
+  list(registry.METHODS),
+  "Base method, and the read-out its results are measured by."
+  f" {registry.choices(registry.METHODS)}.",
+)
+flags.DEFINE_enum(
+  "exemplars",
+  None,
+  list(registry.EXEMPLARS),
+  f"Exemplars of a class. {registry.choices(registry.EXEMPLARS)}.",
+)
+flags.DEFINE_enum(
+  "init_exemplars",
+  None,
+  list(registry.INIT_EXEMPLARS),
+  "Start images of --exemplars=mnemonics.",
+)
+flags.DEFINE_bool(
+  "adjust",
+  None,
+  "Adjust the old exemplars in every phase, one half validated by the other.",
+)
+flags.DEFINE_enum(
+  "recipe",
+  None,
+  ["tuned", "paper"],
+  "How exemplars are learned. tuned: on frozen features within a trust region;"
+  " paper: as in the paper, an unroll of the whole network (slow on a CPU).",
+)
+flags.DEFINE_enum(
+  "scope",
+  None,
+  ["head", "transfer", "all"],
+  "What the base level trains on the exemplars; the default is the recipe's.",
+)
+flags.DEFINE_integer(
+  "max_change",
+  None,
+  "Trust region of learned exemplars in grey levels: how far a pixel may move"
+  " from its start image, and again in each adjustment.",
+)
+flags.DEFINE_integer("meta_epochs", None, "Epochs of the exemplar level.")
+flags.DEFINE_bool(
+  "augment_exemplars",
+  None,
+  "Whether exemplars are augmented while they are learned.",
+)
+flags.DEFINE_integer(
+  "exemplar_chunk",
+  None,
+  "Classes whose exemplars are learned at a time, for devices whose memory does"
+  " not hold an unroll over all of them. The default is all.",
+)
+flags.DEFINE_string(
+  "memory",
+  None,
+  "What may be kept of old classes: per_class:20 (20 images of every class) or"
+  " total:2000 (2000 images altogether, fewer per class as classes arrive).",
+)
+flags.DEFINE_enum(
+  "transfer",
+  None,
+  list(registry.TRANSFERS),
+  "Weight transfer: learn scales and shifts over frozen weights after phase 0."
+  f" {registry.choices(registry.TRANSFERS)}.",
+)
+flags.DEFINE_enum(
+  "finetune",
+  None,
+  list(registry.FINETUNES),
+  "The balanced fine-tune at the end of each phase, which trains on the memory."
+  f" {registry.choices(registry.FINETUNES)}.",
+)
+flags.DEFINE_bool(
+  "distill",
+  None,
+  "Whether the old model's knowledge enters the loss (--nodistill drops it).",
+)
+flags.DEFINE_float(
+  "less_forget",
+  None,
+  "λ_base of --method=lucir: how strongly features are held to those of the old"
+  " model. The default is 5, and 10 for image folders, as for ImageNet.",
+)
+
+# Protocol.
+flags.DEFINE_list(
+  "phases",
+  None,
+  "N: phases after the base phase; the remaining classes are spread evenly."
+  " A table takes several, such as 5,10,25; a run takes one.",
+)
+flags.DEFINE_integer(
+  "base_classes",
+  None,
+  "Classes of phase 0. The default is half of all; with 0 the first of the"
+  " --phases is phase 0.",
+)
+flags.DEFINE_integer(
+  "order_seed", None, "Seed of the order in which classes arrive."
+)
+flags.DEFINE_list(
+  "seeds",
+  None,
+  "Trains once per seed, such as 0,1,2: initialisation, sampling and"
+  " augmentation differ, the class order does not. Results are given as mean"
+  " and 95 % confidence interval.",
+)
+
+# Training.
+flags.DEFINE_enum(
+  "preset",
+  "short",
+  ["paper", "short", "smoke"],
+  "paper: the paper's network and schedule, for an accelerator;"
+  " short: reduced to what 2 CPU cores can do; smoke: minutes, only to see"
+  " that everything works. Single flags override the preset.",
+)
+flags.DEFINE_enum(
+  "net",
+  None,
+  list(registry.NETWORKS),
+  f"Network. {registry.choices(registry.NETWORKS)}.",
+)
+flags.DEFINE_integer("epochs", None, "Epochs of every phase after phase 0.")
+flags.DEFINE_integer("base_epochs", None, "Epochs of phase 0.")
+flags.DEFINE_integer("batch_size", None, "Images per training step.")
+flags.DEFINE_float(
+  "learning_rate", None, "Initial rate of SGD; divided by 10 twice."
+)
+flags.DEFINE_float("weight_decay", None, "L2 regularisation.")
+flags.DEFINE_integer("finetune_epochs", None, "Epochs of the fine-tune.")
+flags.DEFINE_float(
+  "finetune_learning_rate", None, "Constant rate of the fine-tune."
+)
+flags.DEFINE_integer(
+  "images_per_class",
+  None,
+  "Train on only the first images of each class; for quick trials.",
+)
+flags.DEFINE_enum(
+  "dtype",
+  None,
+  ["float32", "bfloat16"],
+  "Type of activations. bfloat16 is faster and smaller on TPUs and new GPUs;"
+  " parameters, statistics, losses and exemplars stay float32.",
+)
+flags.DEFINE_bool(
+  "remat",
+  None,
+  "Store only the input of each block for the backward pass and compute the rest"
+  " again: a third more work, the same numbers. On GPU and TPU; XLA's scheduling"
+  " for CPUs saves nothing by it.",
+)
+
+# Files.
+flags.DEFINE_string(
+  "workdir",
+  None,
+  "Where results go. The default is a directory below runs/ named after the"
+  " settings; running the same command again uses what has finished there.",
+)
+flags.DEFINE_bool(
+  "fresh",
+  False,
+  "Start over in a new directory; the old one stays. To"
+  " continue what it has begun, name the new one with --workdir instead.",
+)
+flags.DEFINE_float(
+  "checkpoint_every",
+  180.0,
+  "Seconds between checkpoints within a phase; there is one after every phase,"
+  " too. The same command continues from the newest.",
+)
+flags.DEFINE_integer(
+  "keep",
+  None,
+  "Checkpoints of phases to keep for each seed, the newest ones; the default is"
+  " all of them.",
+)
+flags.DEFINE_string(
+  "base_models",
+  None,
+  "Directory for models of phase 0. Runs that name the same one train those"
+  " they have in common only once; the numbers do not change.",
+)
+flags.DEFINE_bool("tensorboard", True, "Also write TensorBoard events.")
+
+
+def given_settings() -> dict[str, Any]:
+  """The settings for which a flag was given; phases and seeds as tuples."""
+  fields = {field.name for field in dataclasses.fields(Settings)}
+  given: dict[str, Any] = {
+    name: FLAGS[name].value
+    for name in sorted(fields & set(FLAGS) - {"dataset", "preset"})
+    if FLAGS[name].value is not None
+  }
+  for name in {"phases", "seeds"} & given.keys():
+    try:
+      given[name] = tuple(int(number) for number in given[name])
+    except ValueError:
+      raise UserError(
+        name,
+        f"`{name}={','.join(given[name])}` is not a list of whole numbers",
+        f"write `{name}={'5' if name == 'phases' else '0,1,2'}`",
+      ) from None
+  return given
+
+
+def settings_from_flags(
+  dataset: str, presets: Mapping[str, Mapping[str, Any]]
+) -> Settings:
+  """The preset, overridden by every flag that was given.
+
+  Args:
+    dataset: name of the data set.
+    presets: for each --preset the fields that differ from the defaults.
+  """
+  preset, given = FLAGS.preset, given_settings()
+  if "phases" in given:
+    if len(given["phases"]) != 1:
+      raise UserError(
+        "phases",
+        f"`phases={','.join(map(str, given['phases']))}` is not one number, which"
+        " a run takes",
+        "write `phases=5`",
+      )
+    (given["phases"],) = given["phases"]
+  values = {"dataset": dataset, "preset": preset, **presets[preset]}
+  if given.get("method") == "joint":
+    # The upper bound replays real data; exemplars only serve its nme read-out.
+    values["exemplars"] = "herding"
+  settings = Settings(**(values | given))
+  check_effect(settings, given)
+  return settings

@@ -1,0 +1,56 @@
+"""The paper's tables, measured: every cell of one table by one command.
+
+  python -m experiments.tables --table=2 --dataset=digits --seeds=0,1,2,3,4
+  python -m experiments.tables --table=1 --dataset=cifar100 --phases=5,10,25
+  python -m experiments.tables --table=2 --rows=herding,mnemonics --seeds=0,1
+
+Rows (choose some with --rows):
+  1   LwF, iCaRL, BiC and LUCIR with herding, and each with mnemonics:
+      lwf, lwf_mnemonics, icarl, icarl_mnemonics, bic, bic_mnemonics, lucir,
+      lucir_mnemonics. Mnemonics rows learn and adjust exemplars, transfer
+      weights and fine-tune; the others do none of it.
+  2   LUCIR with weight transfer and fine-tune: random, random_adjust, herding,
+      herding_adjust, mnemonics, mnemonics_adjust.
+  s1  as 1, with a budget of exemplars for all classes together.
+  s2  LUCIR with mnemonics, without and with distillation: nodistill, distill.
+
+A cell is a run with one seed in its own directory below --root. What has
+finished there is not run again, so the same command continues a table that was
+interrupted, and several commands with other --seeds, --phases or --rows can
+fill one table, even at the same time. After every cell the table is written to
+ROOT/tables as Markdown, HTML and JSON, beside the paper's numbers.
+"""
+
+import sys
+
+from absl import flags
+
+from experiments import launch, running
+from experiments.tables import request as request_lib
+
+FLAGS = flags.FLAGS
+flags.adopt_module_key_flags(request_lib)
+
+
+@launch.computing()
+def main(_) -> None:
+  """Fills the table that the flags ask for, and prints it."""
+  request = request_lib.request_from_flags()
+  saving = running.saving_policy()
+  source = {}
+  if request.dataset == "cifar100":
+    source = dict(data_dir=FLAGS.data_dir, download=FLAGS.download)
+  dataset = running.load_data(request.dataset, **source)
+  # Imported here so that a mistake in the flags is answered at once.
+  from experiments.tables import views, writing
+  from experiments.tables.filling import fill
+
+  sheet = fill(request, dataset, tensorboard=FLAGS.tensorboard, saving=saving)
+  for title, table in [
+    *views.quantity_tables(sheet),
+    *views.difference_tables(sheet),
+  ]:
+    print(f"\n{title}\n\n{views.markdown_table(table)}")
+  print(f"\nTable: {writing.path_of(request, '.html')}")
+  if any(cell["status"] == "failed" for cell in sheet.cells):
+    sys.exit(1)

@@ -1,0 +1,110 @@
+"""Phase-wise curves of a table's rows, seeds merged (Figures 4 and S1)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.tables import cells as table_cells
+from experiments.tables.cells import Sheet
+from experiments.tables.rows import UPPER_BOUND, Row
+from mnemonics_jax.report import drawing
+from mnemonics_jax.report.drawing import COLORS, INK, MARKERS, Drawing, number
+
+_PANELS = {None: "reported read-out", "nme": "nearest mean of exemplars (nme)"}
+
+
+def write(sheet: Sheet, directory: Path, name: str) -> list[Path]:
+  """Draws NAME_nN.png with its numbers as CSV for every N."""
+  with matplotlib.rc_context(drawing.STYLE):
+    return [drawing.save(item, directory) for item in curves(sheet, name)]
+
+
+def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
+  """One figure per N: mean over seeds, ribbons are 95 % intervals."""
+  for phases in sheet.phases:
+    shown = [row for row in sheet.shown if sheet.of(row.name, phases)]
+    if not shown:
+      continue
+    figure = Figure(
+      figsize=(9.6, 4.0 + 0.22 * ((len(shown) + 2) // 3)), layout="constrained"
+    )
+    panels = figure.subplots(1, len(_PANELS), sharey=True)
+    lines = []
+    for axes, (readout, text) in zip(panels, _PANELS.items(), strict=True):
+      axes.set_title(text)
+      axes.set_xlabel("classes learned so far")
+      for row in shown:
+        style = _style(sheet, row)
+        lines += _curve(axes, sheet, row, phases, readout, style)
+    panels[0].set_ylabel("accuracy on all of them (%)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    yield Drawing(
+      f"{name}_n{phases}",
+      figure,
+      ["row", "panel", "classes_seen", "seeds", "mean_percent", "ci95_percent"],
+      lines,
+    )
+
+
+def _style(sheet: Sheet, row: Row) -> dict:
+  """A colour for each row and its reference, which is dashed."""
+  if row.name == UPPER_BOUND:
+    return dict(color=INK, linestyle=":", marker="", linewidth=1.6)
+  paired = {r.reference for r in sheet.rows}
+  if sheet.table == "2":
+    names = [r.name.removesuffix("_adjust") for r in sheet.rows]
+    name, dashed = row.name.removesuffix("_adjust"), not row.fixed["adjust"]
+  else:
+    names = [r.reference or r.name for r in sheet.rows]
+    name, dashed = row.reference or row.name, row.name in paired
+  index = list(dict.fromkeys(names)).index(name)
+  return dict(
+    color=COLORS[index],
+    linestyle=(0, (4, 2)) if dashed else "-",
+    marker=MARKERS[index],
+    markerfacecolor="white" if dashed else COLORS[index],
+    linewidth=1.4 if dashed else 2.0,
+  )
+
+
+def _curve(
+  axes: Axes,
+  sheet: Sheet,
+  row: Row,
+  phases: int,
+  readout: str | None,
+  style: dict,
+) -> list[list]:
+  cells = sheet.of(row.name, phases)
+  accuracy = [c["accuracy"]["final"][readout or c["readout"]] for c in cells]
+  estimates = [table_cells.estimate(v) for v in zip(*accuracy, strict=True)]
+  classes = cells[0]["classes_seen"]
+  mean = [100 * m for m, _ in estimates]
+  axes.plot(classes, mean, label=row.label, zorder=3, **style)
+  half = [100 * (h or 0.0) for _, h in estimates]
+  if any(half):
+    axes.fill_between(
+      classes,
+      [max(m - h, 0.0) for m, h in zip(mean, half, strict=True)],
+      [min(m + h, 100.0) for m, h in zip(mean, half, strict=True)],
+      color=style["color"],
+      alpha=0.14,
+      linewidth=0,
+    )
+  if len(classes) <= 12:
+    axes.set_xticks(classes)
+  return [
+    [
+      row.name,
+      readout or "reported",
+      seen,
+      len(cells),
+      number(m, 100.0),
+      number(h, 100.0),
+    ]
+    for seen, (m, h) in zip(classes, estimates, strict=True)
+  ]

@@ -1,0 +1,145 @@
+"""Runs the cells of a table that have not finished."""
+
+from pathlib import Path
+import sys
+import time
+import traceback
+from typing import Any, NamedTuple
+
+from experiments import command, running, workdirs
+from experiments.settings import Settings, build
+from experiments.tables import cells as table_cells
+from experiments.tables.cells import Cell, Sheet
+from experiments.tables.request import Request
+from experiments.tables.rows import Row
+from experiments.tables.writing import path_of, write_table
+from mnemonics_jax.data import Dataset
+from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.phase import cost
+from mnemonics_jax.report.estimate import format_duration
+from mnemonics_jax.runs import BusyError, Run, Stopped, layout, load_run
+
+# Drawing takes seconds, as long as a small cell.
+_SECONDS_BETWEEN_DRAWINGS = 60
+
+
+class _Task(NamedTuple):
+  """A run that fills a cell.
+
+  Attributes:
+    row: of the table.
+    settings: of the run.
+    workdir: where it is written.
+    cell: as it is before the run.
+  """
+
+  row: Row
+  settings: Settings
+  workdir: Path
+  cell: Cell
+
+  @property
+  def key(self) -> str:
+    return table_cells.key(self.cell)
+
+
+def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
+  """Runs the cells that have not finished and writes the table after each.
+
+  Args:
+    request: the table and its cells.
+    dataset: what they are run on.
+    **options: more arguments of `runs.run`.
+  """
+  work = _work(request, dataset)
+  cells, tasks = _read(request)
+  finished = len(cells) - len(tasks)
+  print(
+    f"Table {request.table} on {request.dataset}: {len(cells)} cells, of which"
+    f" {finished} have finished; written to {path_of(request, '.md')}.",
+    flush=True,
+  )
+  write_table(request, cells, draw=False)
+  options["base_models"] = request.root / "base_models"
+  began = drawn = time.monotonic()
+  worked = 0.0
+  for index, task in enumerate(tasks):
+    left = sum(work[other.key] for other in tasks[index:])
+    pace = (time.monotonic() - began) / worked if worked else None
+    rest = f" · about {format_duration(pace * left)} left" if pace else ""
+    (seed,) = task.settings.seeds
+    print(
+      f"\nCell {finished + index + 1} of {len(cells)}: {task.row.label} ·"
+      f" N = {task.settings.phases} · seed {seed}{rest}",
+      flush=True,
+    )
+    cells[task.key] = _run(task, dataset, options)
+    worked += work[task.key]
+    draw = time.monotonic() - drawn > _SECONDS_BETWEEN_DRAWINGS
+    write_table(request, cells, draw=draw)
+    drawn = time.monotonic() if draw else drawn
+  for task in tasks:  # Another command may have ended some.
+    done = _finished_run(task.workdir)
+    if cells[task.key]["status"] == "pending" and done is not None:
+      cells[task.key] = table_cells.finished(task.cell, done)
+  return write_table(request, cells, draw=True)
+
+
+def _work(request, dataset):
+  """Expected work of each cell in training steps; refuses what cannot be run."""
+  work, begun = {}, set()
+  planned = {}
+  for row, phases, seed in request.cells():
+    if (row.name, phases) not in planned:
+      config, stream = build(request.settings(row, phases, seed), dataset)
+      images = sum(stream.class_sizes[: stream.classes_per_phase[0]])
+      base = config.base.epochs * config.base.steps(images)
+      planned[row.name, phases] = sum(cost.phase_work(config)), base
+    total, base = planned[row.name, phases]
+    # Of each method's rows, the first trains the model of phase 0 for all.
+    shared = row.fixed["method"], seed
+    cell = table_cells.pending(row, phases, seed, "")
+    work[table_cells.key(cell)] = total - (base if shared in begun else 0)
+    begun.add(shared)
+  return work
+
+
+def _read(request) -> tuple[dict[str, Cell], list[_Task]]:
+  """All cells by key as they are on disk, and the runs that are missing."""
+  cells, tasks = {}, []
+  for row, phases, seed in request.cells():
+    settings = request.settings(row, phases, seed)
+    workdir = workdirs.default(settings, str(request.root))
+    cell = table_cells.pending(row, phases, seed, workdir.name)
+    done = _finished_run(workdir)
+    if done is None:
+      tasks.append(_Task(row, settings, workdir, cell))
+    else:
+      cell = table_cells.finished(cell, done)
+    cells[table_cells.key(cell)] = cell
+  return cells, tasks
+
+
+def _run(task: _Task, dataset: Dataset, options: dict[str, Any]) -> Cell:
+  """The cell after its run: finished, failed, or left to another command."""
+  try:
+    running.run(task.settings, dataset, task.workdir, **options)
+    return table_cells.finished(task.cell, load_run(task.workdir))
+  except (Stopped, DiskError, OSError):  # None would spare the next cell.
+    raise
+  except BusyError as error:
+    message = command.in_flags(str(error))
+    print(f"Left to another command: {message}", flush=True)
+    return task.cell
+  except Exception as error:  # The other cells can still be measured.
+    if not isinstance(error, UserError):
+      traceback.print_exc()
+    message = command.in_flags(str(error)) or type(error).__name__
+    print(f"This cell failed: {message}", file=sys.stderr, flush=True)
+    return table_cells.failed(task.cell, message)
+
+
+def _finished_run(workdir: Path) -> Run | None:
+  if not layout.results_path(workdir).exists():
+    return None
+  return load_run(workdir)

@@ -1,0 +1,159 @@
+"""The flags of a table, and what they ask for."""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from experiments import cifar, digits, options, running
+from experiments.settings import Settings
+from experiments.tables import rows as table_rows
+from experiments.tables.rows import Row
+from mnemonics_jax.errors import UserError
+
+FLAGS = flags.FLAGS
+
+_PRESETS = {"cifar100": cifar.PRESETS, "digits": digits.PRESETS}
+
+_TABLE = flags.DEFINE_enum(
+  "table", None, table_rows.TABLES, "Which of the paper's tables."
+)
+_DATASET = flags.DEFINE_enum(
+  "dataset", "digits", sorted(_PRESETS), "Which data to fill it with."
+)
+_ROWS = flags.DEFINE_list(
+  "rows", None, "Rows to run, by name; the default is all of the table."
+)
+_UPPER_BOUND = flags.DEFINE_bool(
+  "upper_bound", False, "Also run joint training on all data, for the curves."
+)
+_ROOT = flags.DEFINE_string(
+  "root", "runs", "Directory of the runs, of the models of phase 0 they share"
+  " (base_models) and of the tables."
+)  # fmt: skip
+
+# Shared flags that a table does not take: its rows or --root decide them.
+_DECIDED = {
+  "method": "the rows decide it; choose them with --rows",
+  "exemplars": "the rows decide it; choose them with --rows",
+  "adjust": "the rows decide it; choose them with --rows",
+  "workdir": "every cell has a directory of its own; use --root",
+  "fresh": "start over with another --root",
+  "base_models": "cells share them below --root; use --root",
+}
+for _flag in FLAGS.get_key_flags_for_module(cifar):
+  if _flag.name not in _DECIDED:
+    flags.declare_key_flag(_flag.name)
+
+_PHASES = {"cifar100": (5, 10, 25), "digits": (5,)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """What a command asks for.
+
+  Attributes:
+    table: which of the paper's.
+    dataset: name of the data set.
+    preset: name of the preset.
+    available: all rows the table can have.
+    rows: those to run.
+    phases: every N.
+    seeds: every seed.
+    given: other settings for which a flag was given.
+    root: directory of runs and tables.
+  """
+
+  table: str
+  dataset: str
+  preset: str
+  available: tuple[Row, ...]
+  rows: tuple[Row, ...]
+  phases: tuple[int, ...]
+  seeds: tuple[int, ...]
+  given: Mapping[str, Any]
+  root: Path
+
+  @property
+  def name(self) -> str:
+    """File name of the table: tables of other settings have other names."""
+    parts = [f"table_{self.table}", self.dataset, self.preset]
+    parts += [f"{k}-{v}" for k, v in self.given.items()]
+    return "_".join(parts).replace(":", "-").replace("/", "-")
+
+  def settings(self, row: Row, phases: int, seed: int) -> Settings:
+    memory = table_rows.memory(self.table, self.dataset)
+    return table_rows.settings(
+      row,
+      dataset=self.dataset,
+      preset=self.preset,
+      values={**_PRESETS[self.dataset][self.preset], **memory},
+      given=self.given,
+      phases=phases,
+      seed=seed,
+    )
+
+  def cells(self) -> Iterable[tuple[Row, int, int]]:
+    """Every (row, N, seed); whole seeds first, so that pairs are complete."""
+    for seed in self.seeds:
+      for phases in self.phases:
+        for row in self.rows:
+          yield row, phases, seed
+
+
+def request_from_flags() -> Request:
+  """What the flags ask for, or a `UserError`."""
+  if _TABLE.value is None:
+    raise UserError(
+      "table", "`table` is missing", "write `table=1`, 2, s1 or s2"
+    )
+  for name, instead in _DECIDED.items():
+    if FLAGS[name].value not in (None, FLAGS[name].default):
+      raise UserError(name, f"`{name}` is not for tables", instead)
+  given = options.given_settings()
+  phases = given.pop("phases", _PHASES[_DATASET.value])
+  if not phases or len(set(phases)) < len(phases):
+    raise UserError(
+      "phases",
+      f"`phases={','.join(map(str, phases))}` must name every N once",
+      "write `phases=5,10`",
+    )
+  seeds = given.pop("seeds", (0,))
+  kind = str(given.get("memory", "")).partition(":")[0]
+  if (_TABLE.value, kind) in [("1", "total"), ("s1", "per_class")]:
+    other = "s1" if _TABLE.value == "1" else "1"
+    raise UserError(
+      "memory",
+      f"`memory={given['memory']}` belongs to another table",
+      f"the rows of `table={other}` are the same",
+    )
+  available = table_rows.rows(_TABLE.value, FLAGS.preset)
+  if "distill" in given and _TABLE.value == "s2":
+    raise UserError(
+      "distill",
+      "`distill` is what the rows of `table=s2` differ in",
+      "choose with `rows`",
+    )
+  rows = table_rows.pick(available, _ROWS.value)
+  bound = [table_rows.upper_bound()]
+  request = Request(
+    table=_TABLE.value,
+    dataset=_DATASET.value,
+    preset=FLAGS.preset,
+    available=(*available, *bound),
+    rows=(*rows, *(bound if _UPPER_BOUND.value else [])),
+    phases=phases,
+    seeds=seeds,
+    given=given,
+    root=running.directory("root", Path("runs")),
+  )
+  # Settings check themselves, all seeds together.
+  row = request.rows[0]
+  if not seeds:
+    raise UserError(
+      "seeds", "`seeds` is empty", "name at least one, such as `seeds=0`"
+    )
+  dataclasses.replace(request.settings(row, phases[0], seeds[0]), seeds=seeds)
+  return request

@@ -1,0 +1,190 @@
+"""The paper's tables: what their rows set, and the numbers it printed."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import importlib.resources
+from typing import Any
+
+from experiments.settings import FINETUNING, LEARNING, Settings
+from mnemonics_jax import registry
+from mnemonics_jax.errors import UserError
+
+TABLES = ("1", "2", "s1", "s2")
+UPPER_BOUND = "joint"
+_METHODS = ("lwf", "icarl", "bic", "lucir")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """A row of a table.
+
+  Attributes:
+    name: what --rows calls it.
+    label: what the table calls it.
+    fixed: settings that make it this row.
+    paper: its name in `paper_tables.yaml`, None if the paper does not have it.
+    reference: name of the row its paired differences are taken to, or None.
+    defaults: settings that a flag may replace, else the paper's.
+  """
+
+  name: str
+  label: str
+  fixed: Mapping[str, Any]
+  paper: str | None = None
+  reference: str | None = None
+  defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def rows(table: str, preset: str) -> list[Row]:
+  """All rows of a table of the paper.
+
+  The paper fine-tunes the whole network and learns exemplars through it; the
+  reduced presets do what works on short schedules: the head only.
+  """
+  reduced = preset != "paper"
+  training = dict(
+    transfer="in_out",
+    finetune="head" if reduced else "all",
+    recipe="tuned" if reduced else "paper",
+  )
+  learned = dict(exemplars="mnemonics", adjust=True)
+  if table == "2":
+    return [
+      Row(
+        kind + ("_adjust" if adjust else ""),
+        f"{kind}, {'adjusted' if adjust else 'not adjusted'}",
+        dict(method="lucir", exemplars=kind, adjust=adjust),
+        f"{'ours' if kind == 'mnemonics' else kind}_{'adj' if adjust else 'noadj'}",
+        None if (kind, adjust) == ("herding", False) else "herding",
+        training,
+      )
+      for kind in ("random", "herding", "mnemonics")
+      for adjust in (False, True)
+    ]
+  if table == "s2":
+    without = dict(method="lucir", distill=False, **learned)
+    with_ = dict(method="lucir", distill=True, **learned)
+    return [
+      Row(
+        "nodistill", "without distillation", without,
+        "without", "distill", training
+      ),
+      Row(
+        "distill", "with distillation", with_,
+        "with", None, training
+      ),
+    ]  # fmt: skip
+  plain = dict(
+    exemplars="herding", adjust=False, transfer="none", finetune="none"
+  )
+  found = []
+  for method in _METHODS:
+    label = registry.METHODS[method].label
+    found += [
+      Row(method, label, dict(method=method, **plain), label),
+      Row(
+        f"{method}_mnemonics",
+        f"{label} with mnemonics",
+        dict(method=method, **learned),
+        f"{label}_ours",
+        method,
+        training,
+      ),
+    ]
+  return found
+
+
+def upper_bound() -> Row:
+  """Joint training on all data seen so far; only in the paper's figures."""
+  fixed = dict(
+    method="joint",
+    exemplars="herding",
+    adjust=False,
+    transfer="none",
+    finetune="none",
+    distill=True,
+  )
+  return Row(UPPER_BOUND, "upper bound (joint training)", fixed)
+
+
+def pick(available: Sequence[Row], names: Sequence[str] | None) -> list[Row]:
+  """The rows named by --rows, in the table's order; None picks all."""
+  known = [row.name for row in available]
+  if names is None:
+    return list(available)
+  for name in names:
+    if name not in known:
+      raise UserError(
+        "rows",
+        f"`rows={','.join(names)}`: this table has no row {name!r}",
+        f"choose from `rows={','.join(known)}`",
+      )
+  if not names:
+    raise UserError(
+      "rows", "`rows` is empty", f"choose from `rows={','.join(known)}`"
+    )
+  return [row for row in available if row.name in names]
+
+
+def memory(table: str, dataset: str) -> dict[str, str]:
+  """The memory of a table where it is not the preset's."""
+  if table != "s1":
+    return {}
+  return {"memory": "total:2000" if dataset == "cifar100" else "total:20"}
+
+
+def settings(
+  row: Row,
+  *,
+  dataset: str,
+  preset: str,
+  values: Mapping[str, Any],
+  given: Mapping[str, Any],
+  phases: int,
+  seed: int,
+) -> Settings:
+  """One cell: the preset, the row's defaults, the flags, the row itself.
+
+  Args:
+    row: the row.
+    dataset: name of the data set.
+    preset: name of the preset.
+    values: the preset's settings.
+    given: settings for which a flag was given.
+    phases: N.
+    seed: the one seed of this cell.
+  """
+  decided = {**row.defaults, **given, **row.fixed}
+  # Flags without effect on this row are dropped: tables share its runs.
+  idle = []
+  if row.fixed["exemplars"] != "mnemonics":
+    idle += ["init_exemplars", *([] if row.fixed["adjust"] else LEARNING)]
+  if decided.get("finetune", "none") == "none":
+    idle += FINETUNING
+  if row.fixed["method"] != "lucir" or not decided.get("distill", True):
+    idle += ["less_forget"]
+  decided = {k: v for k, v in decided.items() if k not in idle}
+  cell = dict(dataset=dataset, preset=preset, phases=phases, seeds=(seed,))
+  return Settings(**{**values, **decided, **cell})
+
+
+def paper_number(
+  table: str, quantity: str, row: Row, dataset: str, phases: int
+) -> float | None:
+  """`avg_acc` or `forgetting` of a cell as a fraction, None if not printed."""
+  published = _published()
+  if row.paper is None or phases not in published["columns_N"]:
+    return None
+  numbers = published[f"table_{table}"][quantity][row.paper].get(dataset)
+  if numbers is None:
+    return None
+  return numbers[published["columns_N"].index(phases)] / 100
+
+
+@functools.cache
+def _published():
+  import yaml
+
+  path = importlib.resources.files("experiments") / "paper_tables.yaml"
+  return yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,0 +1,303 @@
+"""A table as Markdown and as a page: measured numbers beside the paper's."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.tables import cells as table_cells
+from experiments.tables import rows as table_rows
+from experiments.tables.cells import MOMENTS, Cell, Sheet
+from mnemonics_jax.registry import READOUTS
+from mnemonics_jax.report import markup, page
+from mnemonics_jax.report.estimate import format_duration
+from mnemonics_jax.report.tables import (
+  REPORTED,
+  Table,
+  interval,
+  percent,
+  points,
+)
+
+_NAMES = {"cifar100": "CIFAR-100"}
+_DIFFERENCE_NOTE = (
+  "Paired seed by seed: the row minus its reference, mean ± 95 % confidence"
+  " interval, in percentage points of average accuracy; before and after the"
+  " fine-tune, read out by the head and by the nearest mean of exemplars (nme)."
+  " The reported read-out is marked. “less by” says how much less than the"
+  " reference was forgotten."
+)
+
+
+def title(sheet: Sheet) -> str:
+  name = _NAMES.get(sheet.dataset, sheet.dataset)
+  return f"Table {sheet.table.upper()} on {name}, --preset={sheet.preset}"
+
+
+def introduction(sheet: Sheet) -> list[str]:
+  """Whose numbers these are, what is reduced, and how many are still missing."""
+  measured = (
+    "Columns “measured” come from this program: the mean over the seeds ± the"
+    " half-width of its 95 % confidence interval (Student's t; none where there"
+    " is one seed)"
+  )
+  if sheet.dataset == "cifar100":
+    text = [
+      "Columns “paper” repeat what Liu et al. (CVPR 2020) print in their Table"
+      f" {sheet.table.upper()} for CIFAR-100, trained with their network and"
+      f" schedule; a dash stands where they print none. {measured}."
+    ]
+  else:
+    text = [
+      f"The paper has no numbers for {sheet.dataset}, so its columns hold"
+      f" dashes. {measured}."
+    ]
+  done = [cell for cell in sheet.cells if cell["status"] == "finished"]
+  if any(cell["schedule"] != "paper" for cell in done):
+    text.append(_reduced(sheet))
+  if len(done) < len(sheet.cells):
+    lost = sum(cell["status"] == "failed" for cell in sheet.cells)
+    text.append(
+      f"{len(done)} of {len(sheet.cells)} cells have finished"
+      + (f", {lost} failed." if lost else ".")
+    )
+  return text
+
+
+def _reduced(sheet):
+  """What “reduced” means in the schedule column."""
+  text = (
+    "Rows whose schedule is “reduced” can be compared with each other, not with"
+    " published numbers"
+  )
+  if sheet.dataset != "cifar100":
+    return f"{text}."
+  by_row = [sheet.reductions[row.name] for row in sheet.shown]
+  everywhere = [item for item in by_row[0] if all(item in r for r in by_row)]
+  somewhere = dict.fromkeys(
+    item for row in by_row for item in row if item not in everywhere
+  )
+  if everywhere:
+    text += f": {', '.join(everywhere)}"
+  if somewhere:
+    text += f"; in some rows {', '.join(somewhere)}"
+  return f"{text}."
+
+
+def quantity_table(
+  sheet: Sheet, quantity: str, of: Callable[[Cell], float]
+) -> Table:
+  """Rows against N, measured beside the paper's.
+
+  Args:
+    sheet: the cells.
+    quantity: its name in `paper_tables.yaml`.
+    of: takes the quantity out of a cell.
+  """
+  rows = []
+  for row in sheet.shown:
+    line, done = [row.label], []
+    for phases in sheet.phases:
+      found = sheet.of(row.name, phases)
+      done.append(found)
+      printed = table_rows.paper_number(
+        sheet.table, quantity, row, sheet.dataset, phases
+      )
+      line += [_measured(sheet, row.name, phases, of), percent(printed)]
+    rows.append(
+      [
+        *line,
+        _one_or_each([", ".join({c["readout"]: 0 for c in d}) for d in done]),
+        _one_or_each([str(len(d)) for d in done]),
+        _one_or_each([", ".join({c["schedule"]: 0 for c in d}) for d in done]),
+      ]
+    )
+  return Table(
+    [
+      "row",
+      *["measured", "paper"] * len(sheet.phases),
+      "read-out",
+      "seeds",
+      "schedule",
+    ],
+    rows,
+    groups=[("", 1), *((f"N = {n}", 2) for n in sheet.phases), ("", 3)],
+  )
+
+
+def _measured(sheet, row, phases, of):
+  values = [of(cell) for cell in sheet.of(row, phases)]
+  lost = len(sheet.of(row, phases, "failed"))
+  if not values:
+    return "failed" if lost else "not run"
+  mean, half = table_cells.estimate(values)
+  text = interval({"mean": mean, "ci95": half})
+  return f"{text} ({lost} failed)" if lost else text
+
+
+def _one_or_each(texts):
+  """The text all N share, or one per N."""
+  texts = [text or "–" for text in texts]
+  return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
+
+
+def difference_table(sheet: Sheet, phases: int) -> Table | None:
+  """Each row minus its reference for every read-out; None without pairs."""
+  labels = {row.name: row.label for row in sheet.rows}
+  references = {row.reference for row in sheet.rows if row.reference}
+  shared = len(references) == 1
+  rows = []
+  for row in sheet.shown:
+    pairs = sheet.paired(row, phases)
+    if not pairs:
+      continue
+    minus = "" if shared else f" − {labels[str(row.reference)]}"
+    line = [row.label + minus, str(len(pairs))]
+    for readout in READOUTS:
+      for moment in MOMENTS:
+        found = table_cells.estimate(
+          table_cells.average(cell, readout, moment)
+          - table_cells.average(reference, readout, moment)
+          for cell, reference in pairs
+        )
+        reported = readout == pairs[0][0]["readout"] and moment == "final"
+        line.append(_signed(found) + (REPORTED if reported else ""))
+    found = table_cells.estimate(
+      table_cells.forgetting(reference) - table_cells.forgetting(cell)
+      for cell, reference in pairs
+    )
+    rows.append([*line, _signed(found)])
+  first = f"minus {labels[references.pop()]}" if shared else "row"
+  header = [first, "seeds", *[*MOMENTS.values()] * len(READOUTS), "less by"]
+  groups = [("", 2), *((name, 2) for name in READOUTS), ("forgetting", 1)]
+  return Table(header, rows, groups=groups) if rows else None
+
+
+def _signed(found):
+  mean, half = found
+  return points(mean) + ("" if half is None else f" ± {percent(half)}")
+
+
+def quantity_tables(sheet: Sheet) -> list[tuple[str, Table]]:
+  """Average accuracy and forgetting, of the reported read-out."""
+  return [
+    (
+      "Average accuracy in percent",
+      quantity_table(sheet, "avg_acc", table_cells.average),
+    ),
+    (
+      "Forgetting in percentage points",
+      quantity_table(sheet, "forgetting", table_cells.forgetting),
+    ),
+  ]
+
+
+def difference_tables(sheet: Sheet) -> list[tuple[str, Table]]:
+  return [
+    (f"N = {phases}", found)
+    for phases in sheet.phases
+    if (found := difference_table(sheet, phases))
+  ]
+
+
+def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
+  """How the numbers came about."""
+  environment = record.get("environment", {})
+  seconds = sum(cell.get("seconds", 0.0) for cell in sheet.cells)
+  return {
+    **{f"command {i}": c for i, c in enumerate(record["commands"], 1)},
+    "machine": ", ".join(
+      str(part)
+      for part in (
+        environment.get("machine"),
+        *environment.get("devices", ()),
+        f"{environment.get('cores')} cores",
+      )
+    ),
+    "duration": f"{format_duration(seconds)} of training, all cells together",
+    "jax": environment.get("packages", {}).get("jax"),
+    "code": environment.get("git_commit"),
+    **{
+      f"failed {table_cells.key(cell)}": cell["reason"]
+      for cell in sheet.cells
+      if cell["status"] == "failed"
+    },
+  }
+
+
+def markdown(
+  sheet: Sheet, record: dict[str, Any], pictures: Sequence[str] = ()
+) -> str:
+  """The table as a Markdown document.
+
+  Args:
+    sheet: the cells.
+    record: commands and environment.
+    pictures: paths of the curves, relative to the document.
+  """
+  parts = [f"# {title(sheet)}", *introduction(sheet)]
+  for name, table in quantity_tables(sheet):
+    parts += [f"## {name}", markdown_table(table)]
+  differences = difference_tables(sheet)
+  if differences:
+    parts += ["## Paired differences", _DIFFERENCE_NOTE]
+  for name, table in differences:
+    parts += [f"### {name}", markdown_table(table)]
+  if pictures:
+    parts += ["## Curves", *(f"![{Path(p).stem}]({p})" for p in pictures)]
+  lines = [f"- {k}: `{v}`" for k, v in facts(sheet, record).items()]
+  return "\n\n".join([*parts, "## Where from", "\n".join(lines)]) + "\n"
+
+
+def markdown_table(table: Table) -> str:
+  """Markdown has one line of headers: groups are written into each."""
+  spans = [name for name, span in table.groups for _ in range(span)]
+  header = [
+    f"{group}, {cell}" if group else cell
+    for group, cell in zip(spans or [""] * 99, table.header, strict=False)
+  ]
+
+  def line(cells):
+    out = []
+    for cell in cells:
+      text = cell.removesuffix(REPORTED).replace("|", "\\|")
+      out.append(f"**{text}**" if cell.endswith(REPORTED) else text)
+    return f"| {' | '.join(out)} |"
+
+  rule = "|".join(["---", *["---:"] * (len(header) - 1)])
+  return "\n".join([line(header), f"|{rule}|", *map(line, table.rows)])
+
+
+def html(
+  sheet: Sheet, record: dict[str, Any], pictures: Sequence[Path] = ()
+) -> str:
+  """The table as one page that holds everything."""
+  lead = "".join(
+    f"<p{'' if index else ' class=lead'}>{markup.text(text)}</p>"
+    for index, text in enumerate(introduction(sheet))
+  )
+  sections = [
+    f"<h2>{name}</h2>{markup.table(table)}"
+    for name, table in quantity_tables(sheet)
+  ]
+  differences = difference_tables(sheet)
+  if differences:
+    tables = "".join(
+      f"<h4>{name}</h4>{markup.table(table)}" for name, table in differences
+    )
+    sections.append(
+      f'<h2>Paired differences</h2><p class="note">{_DIFFERENCE_NOTE}</p>'
+      + tables
+    )
+  curves = "".join(
+    markup.picture(path, f"Numbers: {path.stem}.csv", wide=True)
+    for path in pictures
+  )
+  if curves:
+    sections.append(f"<h2>Curves</h2>{curves}")
+  sections.append(f"<h2>Where from</h2>{markup.pairs(facts(sheet, record))}")
+  body = "".join(f"<section>{section}</section>" for section in sections)
+  return page.document(
+    title(sheet),
+    f'<header><p class="kind">Table</p><h1>{markup.text(title(sheet))}</h1>'
+    f"{lead}</header>{body}",
+  )

@@ -1,0 +1,109 @@
+"""A table on disk: JSON with all cells, Markdown and a page made from it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments import workdirs
+from experiments.paper import reductions
+from experiments.tables import figures, views
+from experiments.tables.cells import Cell, Sheet
+from experiments.tables.request import Request
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs import environment, files, layout
+
+
+def path_of(request: Request, suffix: str) -> Path:
+  """Where a table is written, by the kind of file."""
+  return request.root / "tables" / f"{request.name}{suffix}"
+
+
+def write_table(
+  request: Request, cells: Mapping[str, Cell], *, draw: bool
+) -> Sheet:
+  """Writes the table with these cells and those other commands have added.
+
+  Args:
+    request: the table.
+    cells: by key; what is pending here may have finished elsewhere.
+    draw: whether to draw the curves, too.
+  """
+  path = path_of(request, ".json")
+  written = _read(path)
+  cells = _merge(request, written.get("cells", {}), cells)
+  sheet = _sheet(request, cells.values())
+  commands = [*written.get("commands", ()), environment.command()]
+  record = {
+    "table": request.table,
+    "dataset": request.dataset,
+    "preset": request.preset,
+    "flags": dict(request.given),
+    "commands": list(dict.fromkeys(commands)),
+    "environment": _environment(request, cells.values())
+    or written.get("environment", {}),
+    "cells": cells,
+  }
+  layout.write_json(path, record)
+  if draw:
+    figures.write(sheet, path.parent, request.name)
+  curves = [path_of(request, f"_n{phases}.png") for phases in sheet.phases]
+  curves = [curve for curve in curves if curve.exists()]
+  text = views.markdown(sheet, record, [curve.name for curve in curves])
+  files.write_text(path_of(request, ".md"), text)
+  page = views.html(sheet, record, curves)
+  files.write_text(path_of(request, ".html"), page)
+  return sheet
+
+
+def _read(path: Path) -> dict[str, Any]:
+  """What earlier commands have written of a table."""
+  try:
+    return layout.read_json(path) if path.exists() else {}
+  except layout.WorkdirError as error:
+    raise UserError(
+      "root", f"{path} is damaged", "remove it, and it is written again"
+    ) from error
+
+
+def _merge(
+  request: Request, written: Mapping[str, Cell], cells: Mapping[str, Cell]
+) -> dict[str, Cell]:
+  """Cells that are still valid, and what this command knows better."""
+  rows = {row.name: row for row in request.available}
+
+  def valid(cell):
+    """Whether it would be run in the same way today."""
+    row = rows.get(cell["row"])
+    if row is None:
+      return False
+    settings = request.settings(row, cell["phases"], cell["seed"])
+    return workdirs.default(settings).name == cell["workdir"]
+
+  merged = {key: cell for key, cell in written.items() if valid(cell)}
+  for key, cell in cells.items():
+    if cell["status"] != "pending" or key not in merged:
+      merged[key] = cell
+  return merged
+
+
+def _sheet(request: Request, cells: Iterable[Cell]) -> Sheet:
+  phases, seed = request.phases[0], request.seeds[0]
+  return Sheet(
+    table=request.table,
+    dataset=request.dataset,
+    preset=request.preset,
+    rows=request.available,
+    cells=list(cells),
+    reductions={
+      row.name: reductions(request.settings(row, phases, seed))
+      for row in request.available
+    },
+  )
+
+
+def _environment(request: Request, cells: Iterable[Cell]) -> dict[str, Any]:
+  """Where the cells were run, as the first run has written it down."""
+  for cell in cells:
+    if config := layout.read_config(request.root / cell["workdir"]):
+      return config.get("environment", {})
+  return {}

@@ -1,0 +1,44 @@
+"""Work directories: their names, and what can be one."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from experiments.settings import Settings
+from mnemonics_jax.errors import UserError
+
+
+def default(settings: Settings, root: str = "runs") -> Path:
+  """A directory of its own for these settings, the same every time."""
+  digest = hashlib.sha256(json.dumps(settings.identity()).encode()).hexdigest()
+  memory = settings.memory.replace(":", "-")
+  parts = [settings.dataset, settings.method, settings.exemplars, memory]
+  return Path(root) / "_".join([*parts, f"n{settings.phases}", digest[:8]])
+
+
+def fresh(workdir: Path) -> Path:
+  """`workdir`, or the first of `workdir-2`, `workdir-3`... that is not there."""
+  candidate, number = workdir, 2
+  while candidate.exists():
+    candidate, number = Path(f"{workdir}-{number}"), number + 1
+  return candidate
+
+
+def check(flag: str, path: Path) -> None:
+  """Refuses what is no directory and could not become one."""
+  try:
+    nearest = next(
+      part for part in (path, *path.absolute().parents) if part.exists()
+    )
+    if not nearest.is_dir():
+      problem = f"{nearest} is not a directory"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+      problem = f"{nearest} may not be written"
+    else:
+      return
+  except OSError as error:
+    problem = error.strerror
+  raise UserError(
+    flag, f"`{flag}={path}` cannot be used ({problem})", "choose another one"
+  )

@@ -1,0 +1,192 @@
+"""What callers may pass: each mistake gets an error that names it and its remedy."""
+
+import inspect
+from typing import Any
+
+import jax
+from jax.core import Tracer
+import numpy as np
+
+from mnemonics_jax.bilevel.batches import Features, flatten_steps
+from mnemonics_jax.bilevel.config import ApplyFn, BilevelConfig
+from mnemonics_jax.types import Exemplars
+
+
+def check_functions(apply_fn: ApplyFn | None, config: BilevelConfig) -> None:
+  """Raises if the functions given cannot compute logits in the asked mode."""
+  pair = config.features_fn is not None and config.head_fn is not None
+  if apply_fn is None and not pair:
+    raise ValueError(
+      "No model: pass apply_fn=..., or a config with features_fn and head_fn."
+    )
+  if config.batch_norm == "batch":
+    use_pair = config.on_features or apply_fn is None
+    function = config.features_fn if use_pair else apply_fn
+    parameters = inspect.signature(function).parameters  # pyright: ignore
+    open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+    if "train" not in parameters and not open_ended:
+      raise ValueError(
+        'batch_norm="batch" calls the model with train=True, but the function '
+        'given has no such argument: add it, or use batch_norm="frozen".'
+      )
+
+
+def check_model(
+  logits: Any,
+  exemplars: Exemplars,
+  batch: Exemplars | Features | None,
+  active: Any,
+  inner_data: Any,
+  config: BilevelConfig,
+) -> None:
+  """Raises if logits, as shapes, and data do not belong together."""
+  if getattr(logits, "shape", ())[:-1] != exemplars.labels.shape:
+    raise ValueError(
+      "The model must return logits [images, classes] and nothing else; got "
+      f"{jax.tree.map(lambda x: x.shape, logits)}."
+    )
+  classes = logits.shape[-1]
+  check_labels(exemplars, classes, active, "exemplars")
+  if batch is not None:
+    check_data(batch, config, "validation data")
+    check_labels(batch, classes, active, "validation data")
+  if inner_data is not None:
+    check_inner_data(inner_data, config)
+    check_labels(flatten_steps(inner_data), classes, active, "inner_data")
+
+
+def check_exemplars(exemplars: Exemplars) -> None:
+  """Raises if exemplars are not float32 images in [0, 1] with labels."""
+  images = exemplars.images
+  if images.dtype == np.uint8:
+    raise TypeError(
+      "exemplars.images is uint8; the optimiser moves floats in [0, 1]: "
+      "wrap it in bilevel.from_uint8(...)."
+    )
+  _check_dtype(images, "exemplars.images")
+  if images.ndim < 2 or len(images) == 0:
+    raise ValueError(
+      f"exemplars.images has shape {images.shape}; expected at least one image "
+      "along the first axis, such as [n, height, width, channels]."
+    )
+  _check_rows(len(images), exemplars.labels, exemplars.mask, "exemplars")
+  _check_pixels(images, exemplars.mask, "exemplars.images")
+
+
+def check_data(
+  data: Exemplars | Features, config: BilevelConfig, name: str
+) -> None:
+  """Raises if labelled data do not fit what the base level runs on."""
+  inputs, labels, mask = data
+  if isinstance(data, Features) and not config.on_features:
+    raise ValueError(
+      'Cached Features only serve scope="head" with features_fn and head_fn; '
+      "pass images."
+    )
+  if inputs.dtype != np.uint8:
+    _check_dtype(inputs, name)
+  if len(inputs) == 0:
+    raise ValueError(f"There is no {name}.")
+  _check_rows(len(inputs), labels, mask, name)
+  if not isinstance(data, Features) and inputs.dtype != np.uint8:
+    _check_pixels(inputs, mask, name)
+
+
+def check_inner_data(inner_data: Any, config: BilevelConfig) -> None:
+  """Raises if `inner_data` is not one batch per inner step."""
+  shapes = inner_data[0].shape[:2], inner_data[1].shape
+  if shapes[0] != shapes[1] or shapes[0][0] != config.inner_steps:
+    raise ValueError(
+      f"inner_data begins with axes {shapes[0]} and has labels {shapes[1]}; "
+      f"both must be (inner_steps={config.inner_steps}, batch)."
+    )
+  check_data(flatten_steps(inner_data), config, "inner_data")
+
+
+def check_starts(starts: Any, variables: Any, data: Any) -> None:
+  """Raises if `starts` is not `variables` with one more axis in front."""
+  if starts is None:
+    return
+  if isinstance(data, Features):
+    raise ValueError(
+      "Cached Features belong to one backbone, but starts brings several: "
+      "pass images as data."
+    )
+  several, one = jax.tree.flatten(starts), jax.tree.flatten(variables)
+  pairs = zip(several[0], one[0], strict=False)
+  if several[1] != one[1] or any(
+    a.ndim != b.ndim + 1 or a.shape[1:] != b.shape for a, b in pairs
+  ):
+    raise ValueError(
+      "starts must be `variables` with one more axis in front of every array: "
+      "jax.tree.map(lambda *x: jnp.stack(x), variables_a, variables_b)."
+    )
+
+
+def check_labels(
+  data: Exemplars | Features, classes: int, active: Any, name: str
+) -> None:
+  """Raises if a label lies outside the logits or among inactive classes."""
+  if active is not None and active.shape != (classes,):
+    raise ValueError(
+      f"active has shape {active.shape}, but the model gives {classes} logits: "
+      f"pass bool[{classes}]."
+    )
+  if not _concrete(data.labels, data.mask):
+    return
+  labels = _valid_rows(data.labels, data.mask)
+  wrong = labels[(labels < 0) | (labels >= classes)]
+  if wrong.size:
+    raise ValueError(
+      f"Label {wrong[0]} in {name}, but the model gives {classes} logits: "
+      f"labels must be class indices from 0 to {classes - 1}."
+    )
+  if active is not None and _concrete(active):
+    wrong = labels[~np.asarray(active)[labels]]
+    if wrong.size:
+      raise ValueError(
+        f"Class {wrong[0]} occurs in {name} but is not active: its loss would "
+        "be infinite. Activate it or mask those rows."
+      )
+
+
+def _check_rows(rows: int, labels: Any, mask: Any, name: str) -> None:
+  if labels.shape != (rows,) or not np.issubdtype(labels.dtype, np.integer):
+    raise ValueError(
+      f"{name} has {rows} images but labels {labels.dtype}{labels.shape}; "
+      f"expected integer class indices of shape ({rows},), not one-hot."
+    )
+  if mask is not None and (mask.shape != (rows,) or mask.dtype != bool):
+    raise ValueError(
+      f"The mask of {name} is {mask.dtype}{mask.shape}; expected bool({rows},)."
+    )
+
+
+def _check_pixels(images: Any, mask: Any, name: str) -> None:
+  if not _concrete(images, mask):
+    return
+  real = _valid_rows(images, mask)
+  if real.size and not (real.min() >= 0 and real.max() <= 1):  # NaN is neither.
+    raise ValueError(
+      f"{name} spans [{real.min():g}, {real.max():g}] but must lie in [0, 1]: "
+      "divide 8-bit values by 255 and let the model normalise."
+    )
+
+
+def _check_dtype(array: Any, name: str) -> None:
+  if array.dtype not in (np.float32, np.float64):
+    raise TypeError(
+      f"{name} is {array.dtype}; expected float32. Half precision cannot hold "
+      "steps of a fraction of a grey level: cast with .astype('float32')."
+    )
+
+
+def _concrete(*arrays: Any) -> bool:
+  """Whether all values can be looked at: neither traced nor mere shapes."""
+  abstract = Tracer, jax.ShapeDtypeStruct
+  return not any(isinstance(a, abstract) for a in arrays)
+
+
+def _valid_rows(array: Any, mask: Any) -> np.ndarray:
+  array = np.asarray(array)
+  return array if mask is None else array[np.asarray(mask)]

@@ -1,0 +1,281 @@
+"""The meta level: E ← E − β ∇_E L_c(Θ'(E); V), as three functions of a state.
+
+`init` gives the state before the first meta step, `steps` takes some of them,
+`measure` says how an epoch went. Whoever saves or watches does it in between.
+"""
+
+from typing import NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+import optax
+
+from mnemonics_jax.bilevel import base_level
+from mnemonics_jax.bilevel.batches import shuffle, take
+from mnemonics_jax.bilevel.config import DEFAULT, BilevelConfig
+from mnemonics_jax.bilevel.problem import Problem, embed
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.types import Exemplars, PyTree
+
+
+class BilevelState(NamedTuple):
+  """Where the meta loop is: save it, pass it back, continue bit for bit.
+
+  >>> exemplars = Exemplars(jnp.full((2, 4, 4, 1), 0.5), jnp.arange(2))
+  >>> state = init(jax.random.key(0), exemplars)
+  >>> int(state.step), bool((state.images == state.initial).all())
+  (0, True)
+
+  Attributes:
+    images: the exemplars as they are.
+    initial: the exemplars as they were, the centre of the trust region.
+    opt_state: state of the outer optimiser.
+    step: meta steps done.
+    key: root of all randomness; each step folds its number into it.
+    sums: what the steps of the last epoch have measured so far.
+  """
+
+  images: Float[Array, "n h w c"]
+  initial: Float[Array, "n h w c"]
+  opt_state: PyTree
+  step: Int[Array, ""]
+  key: Array
+  sums: dict[str, Float[Array, ""]]
+
+
+def init(
+  key: Array,
+  exemplars: Exemplars,
+  config: BilevelConfig = DEFAULT,
+  outer_tx: optax.GradientTransformation | None = None,
+) -> BilevelState:
+  """The state before the first meta step.
+
+  >>> exemplars = Exemplars(jnp.full((2, 4, 4, 1), 0.5), jnp.arange(2))
+  >>> int(init(jax.random.key(0), exemplars).step)
+  0
+  """
+  # The length of an epoch enters the learning rate, not the optimiser's state.
+  tx = outer_tx or _outer_tx(config, steps=1)
+  images = jnp.asarray(exemplars.images)
+  return BilevelState(
+    images, images, tx.init(images), jnp.int32(0), key, _no_sums()
+  )
+
+
+def steps(problem: Problem, state: BilevelState, count: int) -> BilevelState:
+  """At most `count` meta steps, none of them past the end of an epoch.
+
+  A grey pixel x = 1/2, as in `hypergradient`, moves up by 0.1 / (1 + eˣ):
+
+  >>> from mnemonics_jax.bilevel import prepare
+  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  >>> grey = white._replace(images=0.5 * white.images)
+  >>> config = BilevelConfig(
+  ...   inner_steps=1, inner_lr=1.0, outer_optimizer="sgd", outer_lr=0.1,
+  ...   max_change=None)
+  >>> problem = prepare(grey, variables, white, apply_fn=apply_fn, config=config)
+  >>> state = steps(problem, init(jax.random.key(0), grey, config), count=1)
+  >>> round(state.images.item(), 4)
+  0.5378
+
+  Raises:
+    FloatingPointError: a loss or a pixel is not finite.
+  """
+  epoch, first = divmod(int(state.step), problem.steps)
+  if first == 0:
+    state = state._replace(sums=_no_sums())
+  count = min(count, problem.steps - first)
+  state, finite = _steps(problem, state, count)
+  if not finite:
+    last = first + count
+    raise FloatingPointError(
+      f"Learning exemplars diverged in epoch {epoch}, steps {first} to {last}"
+      f" (meta loss {float(state.sums['loss']) / last:g}). A smaller inner_lr,"
+      " fewer inner_steps or a smaller scale σ of the head usually help; Adam"
+      " as inner optimiser needs eps_root > 0."
+    )
+  return state
+
+
+def measure(
+  problem: Problem, state: BilevelState, reference: Array | None = None
+) -> dict[str, float]:
+  """The history row of the epoch that `state` has just completed.
+
+  >>> from mnemonics_jax.bilevel import prepare
+  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  >>> grey = white._replace(images=0.5 * white.images)
+  >>> config = BilevelConfig(epochs=1, steps_per_epoch=5)
+  >>> problem = prepare(grey, variables, white, apply_fn=apply_fn, config=config)
+  >>> state = steps(problem, init(jax.random.key(0), grey, config), count=5)
+  >>> round(measure(problem, state)["displacement"], 2)  # Up to `max_change`.
+  2.0
+
+  Args:
+    problem: what is learned.
+    state: of the meta loop.
+    reference: what `initial_features(problem, state)` gives for any state of this
+      loop; None computes it again.
+  """
+  if reference is None:
+    reference = initial_features(problem, state)
+  # The number of steps is traced: dividing by a constant rounds otherwise.
+  row = _measure(problem, state, reference, problem.steps)
+  return {name: float(value) for name, value in row.items()}
+
+
+def initial_features(problem: Problem, state: BilevelState) -> Array:
+  """What the frozen model makes of the exemplars as they were."""
+  return embed(
+    problem.variables,
+    state.initial,
+    apply_fn=problem.apply_fn,
+    config=problem.config,
+  )
+
+
+def _no_sums():
+  return {"loss": jnp.float32(0), "clipped": jnp.float32(0)}
+
+
+@jax.jit
+def _steps(problem, state, count):
+  """`count` steps of an epoch, and whether all that they gave is finite.
+
+  Devices share the rows of the exemplars and of each batch.
+  """
+  config, steps, valid = problem.config, problem.steps, problem.valid
+  state, exemplars = _shard(state), mesh.shard(problem.exemplars)
+  tx = problem.outer_tx or _outer_tx(config, steps)
+  images_mask = _like(exemplars.mask, state.images)
+  reach = 1.0 if config.max_change is None else config.max_change / 255
+  low = jnp.maximum(state.initial - reach, 0)
+  high = jnp.minimum(state.initial + reach, 1)
+  order_key, step_key = jax.random.split(state.key)
+  order = None
+  if problem.batch_size is not None:
+    epoch_start = state.step - state.step % steps
+    order = shuffle(jax.random.fold_in(order_key, epoch_start), valid.mask)
+
+  def meta_step(_, state):
+    start_key, key = jax.random.split(jax.random.fold_in(step_key, state.step))
+    loss, grads = base_level.hypergradient(
+      exemplars._replace(images=state.images),
+      _start(problem, start_key),
+      _batch(problem, order, state.step % steps),
+      apply_fn=problem.apply_fn,
+      config=config,
+      key=key,
+      active=problem.active,
+      inner_data=problem.inner_data,
+    )
+    updates, opt_state = tx.update(grads, state.opt_state, state.images)
+    proposed = state.images + updates
+    projected = jnp.clip(proposed, low, high)
+    images = jnp.where(images_mask, projected, state.images)
+    measured = {
+      "loss": loss,
+      "clipped": _mean(projected != proposed, images_mask),
+    }
+    sums = {
+      name: (total + measured[name]).astype(total.dtype)
+      for name, total in state.sums.items()
+    }
+    state = state._replace(
+      images=images, opt_state=opt_state, step=state.step + 1, sums=sums
+    )
+    return _shard(state)
+
+  state = lax.fori_loop(0, count, meta_step, state)
+  finite = jnp.isfinite(state.images).all() & jnp.isfinite(state.sums["loss"])
+  return mesh.replicate((state, finite))
+
+
+def _batch(problem, order, t):
+  """The validation data of step `t` of an epoch."""
+  valid = problem.valid
+  if order is None:
+    return mesh.shard(jax.tree.map(lambda batches: batches[t], valid))
+  rows, counted = take(order, valid.mask, problem.batch_size, t)
+  inputs = mesh.take(valid[0], rows)
+  return mesh.shard(type(valid)(inputs, valid.labels[rows], counted))
+
+
+def _start(problem, key):
+  """Where the base level of a step starts: Θ, or one of several."""
+  if problem.starts is None:
+    return problem.variables
+  choices = len(jax.tree.leaves(problem.starts)[0])
+  pick = jax.random.randint(key, (), 0, choices)
+  return jax.tree.map(lambda x: x[pick], problem.starts)
+
+
+@jax.jit
+def _measure(problem, state, reference, steps):
+  exemplars = problem.exemplars
+  images_mask = _like(exemplars.mask, state.images)
+  moved = jnp.abs(state.images - state.initial)
+  features = embed(
+    problem.variables,
+    state.images,
+    apply_fn=problem.apply_fn,
+    config=problem.config,
+  )
+  cosine, euclidean = _distances(features, reference, exemplars.mask)
+  return dict(
+    **{name: total / steps for name, total in state.sums.items()},
+    displacement=255 * _mean(moved, images_mask),
+    cosine=cosine,
+    euclidean=euclidean,
+  )
+
+
+def _shard(state):
+  """The state with all that has the shape of the images sharded by rows."""
+  shape = state.images.shape
+  images, initial, opt_state = jax.tree.map(
+    lambda x: mesh.shard(x) if x.shape == shape else x,
+    (state.images, state.initial, state.opt_state),
+  )
+  return state._replace(images=images, initial=initial, opt_state=opt_state)
+
+
+def _outer_tx(config, steps) -> optax.GradientTransformation:
+  lr, total = config.outer_lr, max(config.epochs * steps, 1)
+  schedule = {
+    "constant": lambda: lr,
+    "cosine": lambda: optax.cosine_decay_schedule(lr, total),
+    "halving": lambda: optax.exponential_decay(
+      lr, max(total // 5, 1), 0.5, staircase=True
+    ),
+  }[config.outer_schedule]()
+  if config.outer_optimizer == "sgd":
+    return optax.sgd(schedule)
+  return optax.adam(schedule, b1=0.9, b2=0.99)
+
+
+def _distances(features, reference, mask):
+  """Mean cosine and Euclidean distance of the real rows."""
+  norm = lambda x: jnp.sqrt(jnp.sum(x * x, axis=-1))
+  scale = jnp.maximum(norm(features) * norm(reference), 1e-12)
+  cosine = 1 - jnp.sum(features * reference, axis=-1) / scale
+  euclidean = norm(features - reference)
+  return _mean(cosine, mask), _mean(euclidean, mask)
+
+
+def _mean(x, mask):
+  """Mean of what the mask lets pass; 0 if that is nothing."""
+  return jnp.where(mask, x, 0).sum() / jnp.maximum(mask.sum(), 1)
+
+
+def _like(mask, images):
+  """A row mask in the shape of the images."""
+  shape = (-1,) + (1,) * (images.ndim - 1)
+  return jnp.broadcast_to(mask.reshape(shape), images.shape)

@@ -1,0 +1,217 @@
+"""The convenient loop over `init`, `steps` and `measure`: optimize_exemplars."""
+
+from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+import itertools
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Bool, Float
+import numpy as np
+import optax
+
+from mnemonics_jax.bilevel import meta_level
+from mnemonics_jax.bilevel.batches import Data, peek, stack
+from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
+from mnemonics_jax.bilevel.meta_level import BilevelState
+from mnemonics_jax.bilevel.problem import Problem, prepare
+from mnemonics_jax.parallel.pace import Pace
+from mnemonics_jax.types import Exemplars, Variables
+
+
+class History(NamedTuple):
+  """What the meta loop measured, one entry per epoch.
+
+  Distances are taken between what the frozen model makes of the exemplars and
+  of their initial images: features if the config has `features_fn`, logits
+  otherwise.
+
+  >>> row = dict(loss=0.5, clipped=0.0, displacement=2.0, cosine=0.1, euclidean=3.0)
+  >>> history = History.of([row, row | {"loss": 0.25}])
+  >>> history.loss.tolist(), history.displacement.mean().item()
+  ([0.5, 0.25], 2.0)
+
+  Attributes:
+    loss: meta loss, mean over the steps of the epoch.
+    clipped: share of pixel moves cut by the pixel box or the trust region.
+    displacement: mean absolute change of a pixel in grey levels (1/255).
+    cosine: mean of 1 − cos(f, f_initial).
+    euclidean: mean of ‖f − f_initial‖.
+  """
+
+  loss: Float[np.ndarray, " epochs"]
+  clipped: Float[np.ndarray, " epochs"]
+  displacement: Float[np.ndarray, " epochs"]
+  cosine: Float[np.ndarray, " epochs"]
+  euclidean: Float[np.ndarray, " epochs"]
+
+  @classmethod
+  def of(cls, rows: list[dict[str, float]]) -> "History":
+    """The history whose epochs these rows of `measure` are."""
+    return cls(*(np.array([row[name] for row in rows]) for name in cls._fields))
+
+
+class BilevelResult(NamedTuple):
+  """Learned exemplars.
+
+  >>> import jax, jax.numpy as jnp
+  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  >>> result = optimize_exemplars(
+  ...   jax.random.key(0), white, variables, white, apply_fn=apply_fn,
+  ...   config=BilevelConfig(epochs=3, steps_per_epoch=5))
+  >>> len(result.history.loss), int(result.state.step)
+  (3, 15)
+
+  Attributes:
+    exemplars: with new images; labels and mask are what came in.
+    history: the epochs this call ran; with `adjust_exemplars`, all parts in
+      the order in which they moved.
+    state: the last state; with `adjust_exemplars`, a tuple with one per part.
+  """
+
+  exemplars: Exemplars
+  history: History
+  state: Any
+
+
+class Moment(NamedTuple):
+  """The meta loop between two calls of its compiled program.
+
+  >>> moments = [Moment(None, 0, None), Moment(None, 0, {"loss": 0.5})]
+  >>> [moment.row["loss"] for moment in moments if moment.row]
+  [0.5]
+
+  Attributes:
+    state: from which the loop can continue.
+    epoch: the running epoch, or the one that has just ended.
+    row: its row of the history if it has just ended, else None.
+  """
+
+  state: Any
+  epoch: int
+  row: dict[str, float] | None
+
+
+Callback = Callable[[int, Any, dict[str, float]], None]
+"""Called after each epoch with its number, the state and its history row."""
+
+
+def run_steps(
+  problem: Problem,
+  state: BilevelState,
+  batches: Iterator[Any] | None = None,
+) -> Iterator[Moment]:
+  """Takes the meta steps that are left, and stops by about once a second.
+
+  >>> import jax, jax.numpy as jnp
+  >>> exemplars = Exemplars(jnp.ones((5, 1, 1, 2)), jnp.zeros(5, int))
+  >>> problem = prepare(
+  ...   exemplars, {"params": {}}, exemplars,
+  ...   apply_fn=lambda variables, images: images[:, 0, 0],
+  ...   config=BilevelConfig(epochs=2))
+  >>> state = meta_level.init(jax.random.key(0), exemplars)
+  >>> [moment.epoch for moment in run_steps(problem, state) if moment.row]
+  [0, 1]
+
+  Args:
+    problem: made by `prepare`.
+    state: of `init`, or of an earlier moment.
+    batches: of V, one per step, if the problem was prepared so. They cannot be
+      entered in the middle of an epoch, so moments are whole epochs then.
+  """
+  reference = meta_level.initial_features(problem, state)
+  pace = Pace()
+  while (done := int(state.step)) < problem.total_steps:
+    epoch, count = done // problem.steps, pace.steps
+    if batches is not None:
+      count = problem.steps
+      valid = stack(itertools.islice(batches, count), count)
+      problem = dataclasses.replace(problem, valid=valid)
+    with pace.timing(min(count, problem.steps - done % problem.steps)):
+      state = meta_level.steps(problem, state, count)
+    row = None
+    if int(state.step) % problem.steps == 0:
+      row = meta_level.measure(problem, state, reference)
+    yield Moment(state, epoch, row)
+
+
+def optimize_exemplars(
+  key: Array,
+  exemplars: Exemplars,
+  variables: Variables,
+  data: Data | Iterable[Data],
+  *,
+  apply_fn: ApplyFn | None = None,
+  config: BilevelConfig = DEFAULT,
+  outer_tx: optax.GradientTransformation | None = None,
+  state: BilevelState | None = None,
+  callback: Callback | None = None,
+  active: Bool[Array, " classes"] | None = None,
+  starts: Variables | None = None,
+  inner_data: Data | None = None,
+) -> BilevelResult:
+  """Learns exemplars: E ← E − β ∇_E L_c(Θ'(E); V), Eq. 8.
+
+  Called again with arrays of the same shapes and the same functions and config,
+  it runs the program compiled before. The module's docstring has an example.
+
+  >>> import jax, jax.numpy as jnp
+  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  >>> grey = white._replace(images=0.5 * white.images)
+  >>> result = optimize_exemplars(
+  ...   jax.random.key(0), grey, variables, white, apply_fn=apply_fn)
+  >>> moved = 255 * (result.exemplars.images - grey.images)
+  >>> round(moved.item(), 2)  # Brighter, as far as `max_change` allows.
+  2.0
+
+  Args:
+    key: root of all randomness of the run.
+    exemplars: E, float images in [0, 1]; masked rows never move.
+    variables: Θ, where the base level starts.
+    data: V. Arrays (images, labels[, mask]) stay on the device and are drawn in
+      shuffled order, each epoch anew; cached `Features` likewise; an iterator
+      gives one batch per meta step. On features, images of V pass the backbone
+      once, before the first step.
+    apply_fn: `(variables, images) -> logits`; may be left out when the config
+      has `features_fn` and `head_fn`.
+    config: the settings.
+    outer_tx: any optax transformation, instead of the one the config describes.
+    state: a state of an earlier call, to continue it; `key` is then ignored,
+      and an iterator must stand where it stood.
+    callback: called after each epoch with its number, the state, the metrics.
+      Whoever wants to look in between takes `prepare`, `init` and `run_steps`.
+    active: classes that compete in the softmax; None is all of them.
+    starts: `variables` stacked along a new first axis (late checkpoints,
+      drifted copies); the base level starts from one of them, drawn per step.
+    inner_data: see `unroll`.
+
+  Returns:
+    The exemplars with their history and state.
+  """
+  first: Any = data
+  batches = None
+  if not isinstance(data, tuple):
+    first, batches = peek(data, config)
+  problem = prepare(
+    exemplars, variables, first, apply_fn=apply_fn, config=config,
+    outer_tx=outer_tx, active=active, starts=starts, inner_data=inner_data,
+    batch_per_step=batches is not None,
+  )  # fmt: skip
+  now = state or meta_level.init(key, exemplars, config, outer_tx)
+  if now.images.shape != exemplars.images.shape:
+    raise ValueError(
+      f"state holds images {now.images.shape}, exemplars "
+      f"{exemplars.images.shape}: they do not belong to the same run."
+    )
+  rows = []
+  for moment in run_steps(problem, now, batches):
+    now, epoch, row = moment
+    if row is not None:
+      rows.append(row)
+      if callback is not None:
+        callback(epoch, now, row)
+  learned = exemplars._replace(images=now.images)
+  return BilevelResult(learned, History.of(rows), now)

@@ -1,0 +1,200 @@
+"""The stream of classes: gives each phase its own data and nothing else."""
+
+from collections.abc import Sequence
+import functools
+from typing import NamedTuple
+import zlib
+
+from jaxtyping import Int, UInt8
+import numpy as np
+
+from mnemonics_jax import protocol
+from mnemonics_jax.data.dataset import Dataset
+
+
+class PhaseData(NamedTuple):
+  """What one phase may look at.
+
+  >>> from mnemonics_jax import data
+  >>> digits = data.stream(data.load("digits"), phases=5, images_per_class=20)
+  >>> base, first, *_ = digits
+  >>> base.new_classes, first.new_classes
+  (5, 1)
+  >>> len(first.labels), set(first.test_labels.tolist())
+  (20, {0, 1, 2, 3, 4, 5})
+
+  Attributes:
+    images: training images of the new classes (of all seen ones if the method
+      is the joint upper bound).
+    labels: their classes, in learned order.
+    new_classes: how many classes arrive.
+    test_images: test images of all classes seen, new ones included.
+    test_labels: their classes.
+  """
+
+  images: UInt8[np.ndarray, "n h w c"]
+  labels: Int[np.ndarray, " n"]
+  new_classes: int
+  test_images: UInt8[np.ndarray, "m h w c"]
+  test_labels: Int[np.ndarray, " m"]
+
+
+class StreamShape(NamedTuple):
+  """All that decides the sizes of arrays in a run; hashable.
+
+  >>> from mnemonics_jax import data
+  >>> data.stream(data.load("digits"), phases=1, images_per_class=20).shape
+  StreamShape(class_sizes=(20, 20, 20, 20, 20, 20, 20, 20, 20, 20), classes_per_phase=(5, 5), image_shape=(8, 8, 3), joint=False)
+
+  Attributes:
+    class_sizes: training images of each class, in learned order.
+    classes_per_phase: how many classes each phase brings.
+    image_shape: height, width and channels.
+    joint: whether every phase sees the training data of earlier ones too.
+  """
+
+  class_sizes: tuple[int, ...]
+  classes_per_phase: tuple[int, ...]
+  image_shape: tuple[int, int, int]
+  joint: bool = False
+
+
+class ClassStream:
+  """A data set cut into phases, its labels replaced by learned-order indices.
+
+  `stream` makes one by the usual protocol; this one has an order of its own:
+
+  >>> from mnemonics_jax import data
+  >>> odd_first = [1, 3, 5, 7, 9, 0, 2, 4, 6, 8]
+  >>> digits = ClassStream(data.load("digits"), odd_first, classes_per_phase=(5, 5))
+  >>> digits.class_names[5:], len(digits)
+  (('0', '2', '4', '6', '8'), 2)
+
+  Args:
+    dataset: all images.
+    order: the order in which classes are learned.
+    classes_per_phase: how many classes each phase brings.
+    images_per_class: keep only the first training images of each class.
+    joint: let every phase see the training data of earlier ones too.
+
+  Attributes:
+    name: of the data set.
+    class_names: of each class, in learned order.
+    class_sizes: training images of each class, in learned order.
+    classes_per_phase: how many classes each phase brings.
+    image_shape: height, width and channels.
+    mean: per channel, of pixels scaled to [0, 1]; for normalisation.
+    std: per channel, of pixels scaled to [0, 1]; for normalisation.
+    notes: what a user should know about the data.
+    joint: whether every phase sees the training data of earlier ones too.
+  """
+
+  def __init__(
+    self,
+    dataset: Dataset,
+    order: Sequence[int] | Int[np.ndarray, " classes"],
+    classes_per_phase: Sequence[int],
+    *,
+    images_per_class: int | None = None,
+    joint: bool = False,
+  ):
+    self._dataset = dataset
+    rank = np.empty(len(order), np.int32)
+    rank[np.asarray(order)] = np.arange(len(order))
+    self._train = _rows_by_class(rank[dataset.train_labels], images_per_class)
+    self._test = _rows_by_class(rank[dataset.test_labels])
+    self.name = dataset.name
+    self.class_names = tuple(dataset.class_names[c] for c in order)
+    self.class_sizes = tuple(len(rows) for rows in self._train)
+    self.classes_per_phase = tuple(classes_per_phase)
+    self.image_shape = dataset.image_shape
+    self.mean, self.std = dataset.mean, dataset.std
+    self.notes = dataset.notes
+    self.joint = joint
+
+  def __len__(self) -> int:
+    return len(self.classes_per_phase)
+
+  def __getitem__(self, phase: int) -> PhaseData:
+    if not 0 <= phase < len(self):
+      raise IndexError(phase)
+    n_old = sum(self.classes_per_phase[:phase])
+    n_seen = n_old + self.classes_per_phase[phase]
+    first = 0 if self.joint else n_old
+    train, labels = _concatenate(self._train, first, n_seen)
+    test, test_labels = _concatenate(self._test, 0, n_seen)
+    return PhaseData(
+      self._dataset.train_images[train],
+      labels,
+      self.classes_per_phase[phase],
+      self._dataset.test_images[test],
+      test_labels,
+    )
+
+  @property
+  def shape(self) -> StreamShape:
+    """What a configuration needs to know of the data, without the data."""
+    return StreamShape(
+      self.class_sizes, self.classes_per_phase, self.image_shape, self.joint
+    )
+
+  @functools.cached_property
+  def checksum(self) -> int:
+    """A number that changes with the images and labels of the data set."""
+    data, crc = self._dataset, 0
+    for array in (
+      data.train_images, data.train_labels, data.test_images, data.test_labels
+    ):  # fmt: skip
+      crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+    return crc
+
+
+def stream(
+  dataset: Dataset,
+  *,
+  phases: int,
+  base_classes: int | None = None,
+  order_seed: int = 1993,
+  images_per_class: int | None = None,
+  joint: bool = False,
+) -> ClassStream:
+  """Cuts a data set into phases by the usual protocol.
+
+  >>> from mnemonics_jax import data
+  >>> digits = data.stream(data.load("digits"), phases=5)
+  >>> digits.classes_per_phase
+  (5, 1, 1, 1, 1, 1)
+  >>> digits[1].images.shape, set(digits[1].labels.tolist())
+  ((147, 8, 8, 3), {5})
+
+  Args:
+    dataset: all images.
+    phases: N, the number of incremental phases after phase 0.
+    base_classes: classes of phase 0; None means half of them. With 0 there is
+      no base phase: the first of the N phases is phase 0.
+    order_seed: decides the order in which classes arrive.
+    images_per_class: keep only the first training images of each class.
+    joint: let every phase see the training data of earlier ones too.
+  """
+  classes = len(dataset.class_names)
+  return ClassStream(
+    dataset,
+    protocol.class_order(classes, order_seed),
+    protocol.split_phases(classes, phases, base_classes),
+    images_per_class=images_per_class,
+    joint=joint,
+  )
+
+
+def _rows_by_class(labels, limit=None):
+  """For each class the rows that show it, at most `limit`."""
+  return [
+    np.flatnonzero(labels == label)[:limit] for label in range(labels.max() + 1)
+  ]
+
+
+def _concatenate(rows_by_class, start, stop):
+  """The rows of classes `start` to `stop`, and their labels."""
+  rows = rows_by_class[start:stop]
+  labels = np.repeat(np.arange(start, stop), [len(r) for r in rows])
+  return np.concatenate(rows), labels.astype(np.int32)

@@ -1,0 +1,34 @@
+"""Names of a package that are imported on first use.
+
+Whoever only reads data or a report need not wait for JAX, and a run does not wait
+for matplotlib before it has something to draw.
+"""
+
+from collections.abc import Callable, Mapping
+import importlib
+from typing import Any
+
+
+def attach(
+  package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+  """A package's `__getattr__` and `__dir__`.
+
+  >>> getter, names = attach("mnemonics_jax.runs", {"Stopped": "runs.signals"})
+  >>> getter("Stopped").__name__, names()
+  ('Stopped', ['Stopped'])
+
+  Args:
+    package: its `__name__`.
+    homes: for each public name the module, within mnemonics_jax, that defines it;
+      a name that is itself the last part of a module is that module.
+  """
+
+  def getter(name: str) -> Any:
+    if name not in homes:
+      raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module = importlib.import_module(f"mnemonics_jax.{homes[name]}")
+    is_module = homes[name].rpartition(".")[2] == name
+    return module if is_module else getattr(module, name)
+
+  return getter, lambda: sorted(homes)

@@ -1,0 +1,57 @@
+"""Which images to keep of a class, without learning any: random and herding."""
+
+from collections.abc import Iterable
+
+from jaxtyping import Float, Int
+import numpy as np
+
+
+def random(
+  rng: np.random.Generator, images: int, count: int
+) -> Int[np.ndarray, " count"]:
+  """`count` different indices below `images`."""
+  return rng.permutation(images)[:count]
+
+
+def herding(
+  features: Float[np.ndarray, "n d"], count: int
+) -> Int[np.ndarray, " count"]:
+  """Greedy choice whose running mean follows the class mean (Welling 2009).
+
+  On normalised features x with mean μ: pick argmax w·x, then w ← w + μ − x.
+  No image is picked twice; a shorter run is a prefix of a longer one.
+  """
+  norms = np.linalg.norm(features, axis=1, keepdims=True)
+  x = np.asarray(features / np.maximum(norms, 1e-12), np.float64)
+  mean = x.mean(0)
+  weight, free, picks = mean.copy(), np.ones(len(x), bool), []
+  for _ in range(min(count, len(x))):
+    pick = int(np.argmax(np.where(free, x @ weight, -np.inf)))
+    picks.append(pick)
+    free[pick] = False
+    weight += mean - x[pick]
+  return np.asarray(picks, np.int64)
+
+
+def select(
+  rng: np.random.Generator,
+  features: Float[np.ndarray, "n d"] | np.ndarray,
+  labels: Int[np.ndarray, " n"],
+  classes: Iterable[int],
+  *,
+  strategy: str,
+  allowance: int,
+) -> Int[np.ndarray, " picks"]:
+  """Rows of the images that become exemplars, at most `allowance` per class.
+
+  Only herding looks at features.
+  """
+  picks = []
+  for label in classes:
+    rows = np.flatnonzero(labels == label)
+    if strategy == "herding":
+      chosen = herding(features[rows], allowance)
+    else:
+      chosen = random(rng, len(rows), allowance)
+    picks.append(rows[chosen])
+  return np.concatenate(picks)

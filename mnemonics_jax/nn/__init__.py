@@ -1,0 +1,1 @@
+"""Networks and what surrounds them: convolution, heads, transfer, augmentation."""

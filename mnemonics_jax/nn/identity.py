@@ -1,0 +1,65 @@
+"""What a configuration is, as JSON: the key of whatever was made with it.
+
+Equal configurations have equal identities, whatever the process, and a field
+that does not change the result stays out of them:
+
+  remat: bool = dataclasses.field(default=False, metadata={"identity": False})
+"""
+
+import dataclasses
+from typing import Any
+
+from flax import linen as nn
+
+# What flax adds to the fields of every module: where it hangs, not what it is.
+_OF_FLAX = ("parent", "name")
+
+
+def identity(value: Any) -> Any:
+  """A configuration as nested lists, dicts, numbers and strings.
+
+  Equal for equal values only: classes are given with their modules, fields with
+  their names. Code is not part of it: a class that computes something else
+  under its old name keeps its identity.
+
+  >>> from mnemonics_jax.nn.heads import CosineHead
+  >>> identity((CosineHead(sigma=4.0), "head"))
+  [{'class': 'mnemonics_jax.nn.heads.CosineHead', 'fields': {'sigma': 4.0}}, 'head']
+
+  Args:
+    value: a frozen dataclass, a linen module, a tuple, a number, a string, a
+      bool, None, or any of these within each other.
+
+  Raises:
+    TypeError: if a part is anything else, such as a function or an array.
+  """
+  if value is None or isinstance(value, bool | int | float | str):
+    return value
+  if isinstance(value, tuple):
+    if names := getattr(value, "_fields", ()):
+      return _named(value, names)
+    return [identity(part) for part in value]
+  if isinstance(value, nn.Module) or _is_frozen(value):
+    names = [
+      field.name
+      for field in dataclasses.fields(value)  # pyright: ignore[reportArgumentType]
+      if field.metadata.get("identity", True)
+      and not (isinstance(value, nn.Module) and field.name in _OF_FLAX)
+    ]
+    return _named(value, names)
+  raise TypeError(
+    f"{value!r} has no identity: it is a {type(value).__name__}. Describe it by a"
+    " frozen dataclass (a callable one instead of a function)."
+  )
+
+
+def _is_frozen(value):
+  params = getattr(type(value), "__dataclass_params__", None)
+  return params is not None and params.frozen
+
+
+def _named(value, names):
+  """The class and the fields of these names."""
+  cls = type(value)
+  fields = {name: identity(getattr(value, name)) for name in names}
+  return {"class": f"{cls.__module__}.{cls.__qualname__}", "fields": fields}

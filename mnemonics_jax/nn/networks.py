@@ -1,0 +1,327 @@
+"""Networks that map images in [0, 1] to features, as pure functions.
+
+The last block has no ReLU: features are signed, which a cosine head needs.
+A `transfer` collection in `variables` (see transfer.py) scales and shifts the
+frozen convolutions. Another network is a function here or elsewhere, a line in
+`NETWORKS`, and its sentence in `registry.NETWORKS`.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import itertools
+from typing import Any
+
+import chex
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from mnemonics_jax.nn.conv import conv2d
+from mnemonics_jax.types import PyTree, Variables
+
+CIFAR_MEAN = (0.5071, 0.4866, 0.4409)
+CIFAR_STD = (0.2009, 0.1984, 0.2023)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+_he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Conv(nn.Module):
+  """A square convolution without bias, optionally under scale/shift transfer.
+
+  >>> conv, images = Conv(features=2, stride=2), jnp.ones((1, 8, 8, 3))
+  >>> conv.apply(conv.init(jax.random.key(0), images), images).shape
+  (1, 4, 4, 2)
+
+  Attributes:
+    features: output channels.
+    size: height and width of the kernel.
+    stride: step between outputs.
+  """
+
+  features: int
+  size: int = 3
+  stride: int = 1
+
+  @nn.compact
+  def __call__(self, x):
+    shape = (self.size, self.size, x.shape[-1], self.features)
+    kernel = self.param("kernel", _he_normal, shape)
+    conv = lambda kernel: conv2d(x, kernel.astype(x.dtype), stride=self.stride)
+    if not self.has_variable("transfer", "scale"):
+      return conv(kernel)
+    scale = self.get_variable("transfer", "scale")
+    shift = self.get_variable("transfer", "shift")
+    if scale.shape[2] == 1:
+      # One scale per output channel commutes with the convolution; applied to
+      # its output, training it needs no kernel gradient at all.
+      y = conv(kernel) * scale[0, 0, 0] + shift
+    else:
+      y = conv(kernel * scale) + shift
+    return y.astype(x.dtype)
+
+
+class Block(nn.Module):
+  """Two 3×3 convolutions around a shortcut.
+
+  >>> norm = functools.partial(nn.BatchNorm, use_running_average=True)
+  >>> block = Block(features=8, stride=2, last=False, norm=norm)
+  >>> images, key = jnp.ones((1, 8, 8, 4)), jax.random.key(0)
+  >>> out, _ = jax.eval_shape(block.init_with_output, key, images)
+  >>> out.shape
+  (1, 4, 4, 8)
+
+  Attributes:
+    features: output channels.
+    stride: of the first convolution.
+    last: whether the block ends the network, without a ReLU.
+    norm: makes a normalisation.
+  """
+
+  features: int
+  stride: int
+  last: bool
+  norm: Callable[..., nn.Module]
+
+  @nn.compact
+  def __call__(self, x):
+    y = Conv(self.features, stride=self.stride)(x)
+    y = nn.relu(self.norm()(y))
+    y = Conv(self.features)(y)
+    y = self.norm()(y)
+    if x.shape != y.shape:
+      x = Conv(self.features, size=1, stride=self.stride)(x)
+      x = self.norm()(x)
+    return x + y if self.last else nn.relu(x + y)
+
+
+class ResNet(nn.Module):
+  """Basic-block ResNet with global average pooling and no classifier.
+
+  >>> module = ResNet(
+  ...   blocks=(2, 2), widths=(4, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
+  >>> Network(module, image_shape=(8, 8, 3)).feature_dim
+  8
+
+  Attributes:
+    blocks: number of blocks in each stage.
+    widths: channels of each stage; the last are the features.
+    mean: of each colour channel, subtracted from the images.
+    std: of each colour channel, by which they are divided.
+    imagenet_stem: whether it begins with a 7×7 convolution and pooling.
+    dtype: of activations; parameters, statistics and features keep theirs.
+    remat: whether the backward pass computes the inside of each block again
+      instead of storing it.
+  """
+
+  blocks: tuple[int, ...]
+  widths: tuple[int, ...]
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+  imagenet_stem: bool = False
+  dtype: str | None = None
+  # It changes what is stored, not what is computed.
+  remat: bool = dataclasses.field(default=False, metadata={"identity": False})
+
+  @nn.compact
+  def __call__(
+    self, images: Float[Array, "n h w c"], train: bool
+  ) -> Float[Array, "n d"]:
+    norm = functools.partial(
+      nn.BatchNorm,
+      use_running_average=not train,
+      momentum=0.9,
+      epsilon=1e-5,
+      dtype=self.dtype,
+    )
+    block = nn.remat(Block) if self.remat else Block
+    mean, std = (jnp.asarray(c, images.dtype) for c in (self.mean, self.std))
+    x = ((images - mean) / std).astype(self.dtype or images.dtype)
+    if self.imagenet_stem:
+      x = nn.relu(norm()(Conv(self.widths[0], size=7, stride=2)(x)))
+      # A border of zeros is never the largest of what a ReLU lets pass.
+      x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+      x = nn.max_pool(x, (3, 3), (2, 2))
+    else:
+      x = nn.relu(norm()(Conv(self.widths[0])(x)))
+    number = itertools.count()
+    for i, (count, width) in enumerate(
+      zip(self.blocks, self.widths, strict=True)
+    ):
+      for j in range(count):
+        stride = 2 if i > 0 and j == 0 else 1
+        last = i == len(self.blocks) - 1 and j == count - 1
+        name = f"Block_{next(number)}"
+        x = block(width, stride, last, norm, name=name)(x)
+    return x.astype(images.dtype).mean((1, 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+  """A feature extractor as two pure functions.
+
+  Any linen module will do whose `__call__(images, train)` returns features, be
+  it with batch statistics or without. Only convolutions that are `Conv` know
+  weight transfer.
+
+  >>> network = resnet8(width=4, image_shape=(8, 8, 3))
+  >>> variables = network.init(jax.random.key(0))
+  >>> images = jnp.zeros((2, 8, 8, 3))
+  >>> apply = jax.jit(network.features, static_argnames="train")
+  >>> features, batch_stats = apply(variables, images, train=True)
+  >>> features.shape
+  (2, 16)
+
+  A network of your own:
+
+  >>> class Mlp(nn.Module):
+  ...   @nn.compact
+  ...   def __call__(self, images, train):
+  ...     return nn.Dense(7)(images.reshape(len(images), -1))
+  >>> Network(Mlp(), image_shape=(8, 8, 3)).feature_dim
+  7
+
+  Attributes:
+    module: the linen module; without randomness of its own, such as dropout.
+    image_shape: height, width and channels of its images.
+  """
+
+  module: nn.Module
+  image_shape: tuple[int, int, int]
+
+  @property
+  def feature_dim(self) -> int:
+    """Length of a feature vector."""
+    return _feature_dim(self)
+
+  def init(self, key: Array) -> Variables:
+    """Random variables: `params`, and `batch_stats` if the module has them."""
+    return _init(self, key)
+
+  def features(
+    self,
+    variables: Variables,
+    images: Float[Array, "n h w c"],
+    train: bool = False,
+  ) -> tuple[Float[Array, "n d"], PyTree]:
+    """Features and the batch statistics after this batch."""
+    chex.assert_shape(images, (None, *self.image_shape))
+    if not train:
+      features: Any = self.module.apply(variables, images, train=False)
+      return features, variables.get("batch_stats", {})
+    features, updates = self.module.apply(
+      variables, images, train=True, mutable=["batch_stats"]
+    )
+    return features, updates.get("batch_stats", {})
+
+
+@functools.partial(jax.jit, static_argnames="network")
+def _init(network, key):
+  return network.module.init(key, _example(network), train=False)
+
+
+@functools.cache
+def _feature_dim(network):
+  """From shapes alone: whoever brings a module need not say it again."""
+  features, _ = jax.eval_shape(
+    lambda: network.module.init_with_output(
+      jax.random.key(0), _example(network), train=False
+    )
+  )
+  if getattr(features, "ndim", None) != 2:
+    raise ValueError(
+      "a network returns one array of features [n, d] and nothing else, not"
+      f" {jax.tree.map(lambda x: x.shape, features)}; pool or reshape the rest."
+    )
+  return features.shape[-1]
+
+
+def _example(network):
+  return jnp.zeros((1, *network.image_shape), jnp.float32)
+
+
+def _resnet(
+  blocks, width, image_shape, mean, std, imagenet_stem=False, **options
+):
+  """Stages of that many blocks, each twice as wide as the one before."""
+  channels = image_shape[-1]
+  if len(mean) != channels or len(std) != channels:
+    raise ValueError(
+      f"images have {channels} channels, but mean and std have {len(mean)} and"
+      f" {len(std)} values; give one per channel"
+    )
+  widths = tuple(width * 2**stage for stage in range(len(blocks)))
+  module = ResNet(
+    blocks, widths, tuple(mean), tuple(std), imagenet_stem, **options
+  )
+  return Network(module, tuple(image_shape))
+
+
+def resnet32(
+  *,
+  width: int = 16,
+  image_shape: Sequence[int] = (32, 32, 3),
+  mean: Sequence[float] = CIFAR_MEAN,
+  std: Sequence[float] = CIFAR_STD,
+  **options: Any,
+) -> Network:
+  """ResNet-32 for CIFAR: 3 stages of 5 blocks, 64 features.
+
+  >>> resnet32().feature_dim
+  64
+
+  Args:
+    width: channels of the first stage.
+    image_shape: height, width and channels.
+    mean: of each colour channel.
+    std: of each colour channel.
+    **options: `dtype` and `remat` of `ResNet`.
+  """
+  return _resnet((5, 5, 5), width, image_shape, mean, std, **options)
+
+
+def resnet8(
+  *,
+  width: int = 16,
+  image_shape: Sequence[int] = (32, 32, 3),
+  mean: Sequence[float] = CIFAR_MEAN,
+  std: Sequence[float] = CIFAR_STD,
+  **options: Any,
+) -> Network:
+  """A fifth of ResNet-32's work: 3 stages of 1 block, 64 features.
+
+  >>> grey = dict(image_shape=(28, 28, 1), mean=[0.1], std=[0.3])
+  >>> resnet8(width=8, **grey).feature_dim
+  32
+
+  The arguments are those of `resnet32`.
+  """
+  return _resnet((1, 1, 1), width, image_shape, mean, std, **options)
+
+
+def resnet18(
+  *,
+  width: int = 64,
+  image_shape: Sequence[int] = (224, 224, 3),
+  mean: Sequence[float] = IMAGENET_MEAN,
+  std: Sequence[float] = IMAGENET_STD,
+  **options: Any,
+) -> Network:
+  """ResNet-18 for ImageNet: 4 stages of 2 blocks, 512 features.
+
+  >>> resnet18(width=4, image_shape=(64, 64, 3)).feature_dim
+  32
+
+  The arguments are those of `resnet32`.
+  """
+  return _resnet((2, 2, 2, 2), width, image_shape, mean, std, True, **options)
+
+
+NETWORKS: dict[str, Callable[..., Network]] = {
+  "resnet8": resnet8,
+  "resnet18": resnet18,
+  "resnet32": resnet32,
+}

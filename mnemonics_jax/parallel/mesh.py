@@ -1,0 +1,144 @@
+"""Many devices: images and batches are sharded, everything else is replicated.
+
+Programs are written as for one device. Under `use` JAX knows a mesh: arrays made
+there are replicated, `put_sharded` gives each device its rows of the images,
+`shard` marks the batches whose rows part ways, and XLA derives the rest, which is
+sums over devices: of gradients, of batch statistics, and of a batch's images,
+which are zero on all devices but the one that has them. Without a mesh all of
+this is the identity.
+"""
+
+import contextlib
+import os
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+import numpy as np
+
+from mnemonics_jax.types import PyTree
+
+_AXIS = "data"
+
+
+def use(count: int | None = None) -> contextlib.AbstractContextManager[Any]:
+  """Computes on the first `count` devices from here on; None is all of them."""
+  devices = jax.devices()[:count]
+  if len(devices) == 1:
+    return contextlib.nullcontext()
+  return jax.set_mesh(
+    jax.make_mesh(
+      (len(devices),), (_AXIS,), axis_types=(AxisType.Auto,), devices=devices
+    )
+  )
+
+
+def split_cpu(count: int) -> None:
+  """Lets a CPU be as many devices, but no more than it has cores.
+
+  Has no effect once JAX has started, or if the environment has decided it.
+  """
+  chosen = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+  asked: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
+  if chosen or asked >= 0:
+    return
+  affinity = getattr(os, "sched_getaffinity", None)  # Only on Linux.
+  cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+  with contextlib.suppress(RuntimeError):  # JAX has started: it is too late.
+    jax.config.update("jax_num_cpu_devices", min(count, cores))
+
+
+def device_count() -> int:
+  """Over how many devices XLA shards a batch here."""
+  mesh = jax.sharding.get_abstract_mesh()
+  return mesh.shape[_AXIS] if _AXIS in mesh.auto_axes else 1
+
+
+def round_up(rows: int, parts: int = 1) -> int:
+  """The next number of rows, upwards, of which each device has equal `parts`.
+
+  One device takes any number: there is nothing to share.
+  """
+  share = parts * device_count()
+  return rows if device_count() == 1 else -(-rows // share) * share
+
+
+def shard(tree: PyTree) -> PyTree:
+  """Rows sharded over the devices, if they make equal shares."""
+
+  def by_rows(x):
+    even = x.shape[0] % device_count() == 0
+    return _constrain(x, _AXIS) if even else x
+
+  return jax.tree.map(by_rows, tree)
+
+
+def replicate(tree: PyTree) -> PyTree:
+  """The whole of every array on each device."""
+  return jax.tree.map(_constrain, tree)
+
+
+def take(array: jax.Array, rows: jax.Array) -> jax.Array:
+  """A batch: `array[rows]`, sharded if it can be, of an array that may be.
+
+  Left to itself, XLA would all-gather the whole array.
+  """
+  if device_count() == 1 or len(array) % device_count():
+    return shard(array[rows])
+  even = len(rows) % device_count() == 0
+
+  def from_shard(held, rows):
+    at = rows - lax.axis_index(_AXIS) * len(held)
+    here = ((at >= 0) & (at < len(held))).reshape(-1, *[1] * (held.ndim - 1))
+    # Zeros on all devices but one: the sum is exact.
+    found = jnp.where(here, held[jnp.clip(at, 0, len(held) - 1)], 0)
+    if even:
+      return lax.psum_scatter(found, _AXIS, tiled=True)
+    return lax.psum(found, _AXIS)
+
+  by_rows, replicated = PartitionSpec(_AXIS), PartitionSpec()
+  return jax.shard_map(
+    from_shard,
+    in_specs=(by_rows, replicated),
+    out_specs=by_rows if even else replicated,
+  )(array, rows)
+
+
+def _constrain(x, *axes):
+  if device_count() == 1:
+    return x
+  return lax.with_sharding_constraint(x, PartitionSpec(*axes))
+
+
+def put_replicated(array: np.ndarray | jax.Array) -> jax.Array:
+  """Moves a host array to every device.
+
+  Every process has the array; none waits to compare it with the others'.
+  """
+  if device_count() == 1 or isinstance(array, jax.Array):
+    return jnp.asarray(array)
+  return _place(array.shape, PartitionSpec(), lambda index: array[index])
+
+
+def put_sharded(array: np.ndarray, rows: int) -> jax.Array:
+  """Moves its rows of a host array to each device, zeros for those it lacks.
+
+  A process only looks at the rows of its own devices.
+  """
+
+  def own_rows(index):
+    start, stop, _ = index[0].indices(rows)
+    held = array[start:stop]
+    missing = stop - start - len(held)
+    return np.pad(held, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+
+  if device_count() == 1:
+    return jnp.asarray(own_rows((slice(rows),)))
+  return _place((rows, *array.shape[1:]), PartitionSpec(_AXIS), own_rows)
+
+
+def _place(shape, spec, rows):
+  sharding = NamedSharding(jax.sharding.get_mesh(), spec)
+  return jax.make_array_from_callback(shape, sharding, rows)

@@ -1,0 +1,32 @@
+"""One phase of mnemonics training, as pure functions of a state.
+
+state = phase.begin_run(seed, config)
+for data in stream:
+  state, result = phase.run_phase(state, data, config)
+"""
+
+from mnemonics_jax.data.stream import PhaseData
+from mnemonics_jax.phase.config import Config, Sizes
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.run import begin_run, run_phase
+from mnemonics_jax.phase.schedule import Schedule
+from mnemonics_jax.phase.sgd import Task, TrainState, fit, train_step
+from mnemonics_jax.phase.stage import Journal, Stage
+from mnemonics_jax.phase.train import train_model
+
+__all__ = [
+  "Config",
+  "Journal",
+  "Phase",
+  "PhaseData",
+  "Schedule",
+  "Sizes",
+  "Stage",
+  "Task",
+  "TrainState",
+  "begin_run",
+  "fit",
+  "run_phase",
+  "train_model",
+  "train_step",
+]

@@ -1,0 +1,179 @@
+"""What a phase does: every choice of the method, and the sizes that follow."""
+
+import dataclasses
+import functools
+import itertools
+from typing import NamedTuple
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax import registry
+from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.data.stream import StreamShape
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.memory import MemoryPolicy, PerClass
+from mnemonics_jax.methods import Method
+from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.networks import Network
+from mnemonics_jax.phase.level import Level
+from mnemonics_jax.phase.schedule import Schedule
+
+
+class Sizes(NamedTuple):
+  """Sizes that no phase exceeds: shapes stay the same for the whole run.
+
+  >>> from mnemonics_jax import methods, networks
+  >>> shape = StreamShape((40,) * 10, (5, 1, 1, 1, 1, 1), image_shape=(8, 8, 3))
+  >>> network = networks.resnet8(image_shape=shape.image_shape)
+  >>> sizes = Config(network, methods.LwF(), shape, memory=PerClass(20)).sizes
+  >>> sizes.pool, sizes.old_exemplars  # 40 new images, 20 of each of 9 classes.
+  (220, 180)
+
+  Attributes:
+    pool: images that a phase trains on.
+    later_pool: the same after phase 0, whose pool is often the largest.
+    class_images: training images of a class.
+    class_exemplars: exemplars of a class.
+    new_exemplars: exemplars of the classes that arrive after phase 0, together.
+    old_exemplars: exemplars that are old, together.
+  """
+
+  pool: int
+  later_pool: int
+  class_images: int
+  class_exemplars: int
+  new_exemplars: int
+  old_exemplars: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Everything that decides what a phase does; hashable.
+
+  >>> from mnemonics_jax import data, methods, networks
+  >>> stream = data.stream(data.load("digits"), phases=5)
+  >>> network = networks.resnet8(image_shape=stream.image_shape)
+  >>> config = Config(network, methods.LUCIR(), stream.shape, finetune="head")
+  >>> config.model.classes, config.sizes.class_exemplars
+  (10, 20)
+  >>> dataclasses.replace(config, finetune="tail")
+  Traceback (most recent call last):
+  mnemonics_jax.errors.UserError: `finetune=tail` is not known; choose one of none, head, all.
+
+  Attributes:
+    network: images to features; the method brings the head.
+    method: the base method.
+    shape: of the stream of data the phases learn from (`stream.shape`).
+    memory: how many exemplars each class may keep.
+    exemplars: how new exemplars are made: `random` and `herding` choose among
+      the images, `mnemonics` learns them.
+    init_exemplars: start images of `mnemonics`: `random` or `herding`.
+    adjust: whether old exemplars are adjusted in every phase; each time they
+      may move by the trust region of `bilevel` again.
+    bilevel: how exemplars are learned and adjusted.
+    augment_exemplars: whether exemplars are augmented while they are learned.
+    exemplar_chunk: classes whose exemplars are learned at a time, None for all.
+    transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
+    finetune: what the balanced fine-tune trains: `none`, `head` or `all`.
+    base: schedule of phase 0.
+    train: schedule of the later phases.
+    balance: schedule of the fine-tune.
+    augment: augmentation of training images.
+  """
+
+  network: Network
+  method: Method
+  shape: StreamShape
+  memory: MemoryPolicy = PerClass(20)
+  exemplars: str = "herding"
+  init_exemplars: str = "herding"
+  adjust: bool = False
+  bilevel: BilevelConfig = BilevelConfig()
+  augment_exemplars: bool = True
+  exemplar_chunk: int | None = None
+  transfer: str = "none"
+  finetune: str = "none"
+  base: Schedule = Schedule()
+  train: Schedule = Schedule()
+  balance: Schedule = Schedule(50, 0.01, ())
+  augment: Augmentation = CropFlip()
+
+  def __post_init__(self):
+    for name, choices in _CHOICES.items():
+      value = getattr(self, name)
+      if value not in choices:
+        raise UserError(
+          name,
+          f"`{name}={value}` is not known",
+          f"choose one of {', '.join(choices)}",
+        )
+    if self.method.joint != self.shape.joint:
+      raise UserError(
+        "method",
+        f"`method={self.method.name}` and the stream do not fit: only the joint"
+        " upper bound sees the data of earlier phases",
+        f"make the stream with joint={self.method.joint}",
+      )
+    if self.network.image_shape != self.shape.image_shape:
+      raise UserError(
+        "network",
+        f"the network takes images {self.network.image_shape}, the stream has"
+        f" {self.shape.image_shape}",
+        "give the network the stream's image_shape",
+      )
+    memory_lib.check(
+      self.memory, self.shape.classes_per_phase, min(self.shape.class_sizes)
+    )
+
+  @functools.cached_property
+  def model(self) -> Model:
+    """Network and head, for all classes of the stream."""
+    return Model(self.network, self.method.head, len(self.shape.class_sizes))
+
+  @functools.cached_property
+  def sizes(self) -> Sizes:
+    """The sizes that this stream and this memory lead to."""
+    images, per_phase = self.shape.class_sizes, self.shape.classes_per_phase
+    largest = max(images)
+    kept = lambda seen: memory_lib.kept(self.memory, seen, largest)
+    borders = itertools.pairwise(itertools.accumulate(per_phase, initial=0))
+    phases = list(borders)
+    pools = [sum(images[start:stop]) + kept(start) for start, stop in phases]
+    new = [kept(stop) // stop * (stop - start) for start, stop in phases[1:]]
+    return Sizes(
+      pool=sum(images) if self.shape.joint else max(pools),
+      later_pool=max(pools[1:], default=0),
+      class_images=largest,
+      class_exemplars=memory_lib.slots(self.memory, per_phase, largest),
+      new_exemplars=max(new, default=0),
+      old_exemplars=max(kept(start) for start, _ in phases),
+    )
+
+  @functools.cached_property
+  def level(self) -> Level:
+    """Model and recipe of the exemplar level."""
+    augment = self.augment if self.augment_exemplars else NoAugmentation()
+    return Level.of(self.bilevel, self.model, self.method, augment)
+
+  @property
+  def learned(self) -> bool:
+    """Whether new exemplars are learned."""
+    return self.exemplars == "mnemonics"
+
+  @property
+  def chosen(self) -> str:
+    """How exemplars are chosen among the images, before any learning."""
+    return self.init_exemplars if self.learned else self.exemplars
+
+  @property
+  def learned_on_features(self) -> bool:
+    """Whether new exemplars are learned from features of the new images."""
+    return self.learned and self.level.config.on_features
+
+
+_CHOICES = {
+  "exemplars": tuple(registry.EXEMPLARS),
+  "init_exemplars": tuple(registry.INIT_EXEMPLARS),
+  "transfer": tuple(registry.TRANSFERS),
+  "finetune": tuple(registry.FINETUNES),
+}

@@ -1,0 +1,79 @@
+"""One phase before it runs: what all of its stages look at."""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from mnemonics_jax.data.stream import PhaseData
+from mnemonics_jax.methods import Classes
+from mnemonics_jax.phase.config import Config
+from mnemonics_jax.phase.keys import Keys
+from mnemonics_jax.types import PhaseState
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+  """Where a phase starts, what it may look at, and what it does.
+
+  >>> from mnemonics_jax import data, methods, networks, phase
+  >>> stream = data.stream(data.load("digits"), phases=5)
+  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
+  >>> config = phase.Config(network, methods.LwF(), stream.shape)
+  >>> now = Phase(phase.begin_run(0, config), stream[0], config)
+  >>> now.classes_old, now.classes_seen, now.incremental
+  (0, 5, False)
+
+  Attributes:
+    state: what the phases before have left.
+    data: of the new classes.
+    config: what is done with them.
+  """
+
+  state: PhaseState
+  data: PhaseData
+  config: Config
+
+  @property
+  def classes_old(self) -> int:
+    """How many classes earlier phases have learned."""
+    return self.state.classes_seen
+
+  @property
+  def classes_seen(self) -> int:
+    """How many classes are known once this phase has ended."""
+    return self.state.classes_seen + self.data.new_classes
+
+  @property
+  def incremental(self) -> bool:
+    """Whether there is something to forget."""
+    return self.classes_old > 0 and not self.config.method.joint
+
+  @property
+  def adjusts(self) -> bool:
+    """Whether there are old exemplars to adjust, and two parts of them."""
+    some = self.state.memory.counts.sum() > 1
+    return bool(some) and self.config.adjust and self.incremental
+
+  @property
+  def finetunes(self) -> bool:
+    """Whether the model is tuned on the memory; joint training needs none."""
+    return self.config.finetune != "none" and not self.config.method.joint
+
+  @property
+  def allowance(self) -> int:
+    """Exemplars that every class may keep once this phase has ended."""
+    return self.config.memory.allowance(self.classes_seen)
+
+  @functools.cached_property
+  def classes(self) -> Classes:
+    """Masks of old and new classes."""
+    index = np.arange(self.config.model.classes)
+    old, seen = index < self.classes_old, index < self.classes_seen
+    return Classes(jnp.asarray(old), jnp.asarray(seen & ~old))
+
+  @functools.cached_property
+  def keys(self) -> Keys:
+    """Randomness for each purpose within this phase."""
+    return Keys(self.state.key, self.state.phase)

@@ -1,0 +1,167 @@
+"""Two ways to read a model out: its head, and the nearest mean of exemplars.
+
+The forward passes run on the device; what follows is a little NumPy on arrays
+whose sizes differ from phase to phase, so nothing is compiled for them.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+from jaxtyping import Float, Int, UInt8
+import numpy as np
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.methods import Method
+from mnemonics_jax.nn.blocks import stream_blocks
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.pixels import from_uint8
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.sgd import forward
+from mnemonics_jax.types import Memory, Variables
+
+
+@functools.partial(jax.jit, static_argnames=("model", "method"))
+def _forward(variables, images, *, model, method):
+  outputs, _ = forward(model, method, variables, from_uint8(images))
+  return mesh.replicate((outputs.features, outputs.logits))
+
+
+@functools.partial(jax.jit, static_argnames=("model", "method"))
+def _head(variables, features, *, model, method):
+  outputs = model.read_out(variables, features)
+  return mesh.replicate((method.logits(variables, outputs),))
+
+
+def extract(
+  model: Model,
+  method: Method,
+  variables: Variables,
+  images: UInt8[np.ndarray, "n h w c"],
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n classes"]]:
+  """Features and logits of all images, in evaluation mode."""
+  compute = functools.partial(_forward, variables, model=model, method=method)
+  features, logits = stream_blocks(compute, images)
+  return features, logits
+
+
+def _normalize(x):
+  return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+
+
+def class_means(
+  features: Float[np.ndarray, "n d"],
+  labels: Int[np.ndarray, " n"],
+  classes: int,
+) -> Float[np.ndarray, "classes d"]:
+  """Mean of the normalised features of each class; zero where there is none."""
+  sums = np.zeros((classes, features.shape[1]), np.float32)
+  np.add.at(sums, labels, _normalize(features))
+  counts = np.bincount(labels, minlength=classes)
+  return sums / np.maximum(counts, 1)[:, None]
+
+
+def head_predictions(
+  logits: Float[np.ndarray, "n classes"], seen: int
+) -> Int[np.ndarray, " n"]:
+  """The class with the highest logit among the first `seen`."""
+  return np.argmax(logits[:, :seen], -1)
+
+
+def nme_predictions(
+  features: Float[np.ndarray, "n d"],
+  exemplar_features: Float[np.ndarray, "m d"],
+  exemplar_labels: Int[np.ndarray, " m"],
+  seen: int,
+) -> Int[np.ndarray, " n"]:
+  """The class whose mean of normalised exemplar features is nearest."""
+  means = _normalize(class_means(exemplar_features, exemplar_labels, seen))
+  return np.argmax(_normalize(features) @ means.T, -1)
+
+
+def confusion(
+  labels: Int[np.ndarray, " n"], predictions: Int[np.ndarray, " n"], seen: int
+) -> Int[np.ndarray, "seen seen"]:
+  """Counts [true class, predicted class]."""
+  counts = np.bincount(labels * seen + predictions, minlength=seen * seen)
+  return counts.reshape(seen, seen)
+
+
+class Evaluation(NamedTuple):
+  """What a model makes of the test images of the classes seen.
+
+  Attributes:
+    confusion: for each read-out the counts [true class, predicted class].
+    features: of the test images.
+    exemplar_features: of the memory.
+  """
+
+  confusion: dict[str, Int[np.ndarray, "seen seen"]]
+  features: Float[np.ndarray, "n d"]
+  exemplar_features: Float[np.ndarray, "m d"]
+
+
+def evaluate(
+  model: Model,
+  method: Method,
+  variables: Variables,
+  test: tuple[np.ndarray, np.ndarray],
+  exemplars: tuple[np.ndarray, np.ndarray],
+  seen: int,
+  same_backbone: Evaluation | None = None,
+) -> Evaluation:
+  """Both read-outs over the test images of seen classes.
+
+  Args:
+    model: network and head.
+    method: whose logits are read out.
+    variables: Θ.
+    test: images and labels.
+    exemplars: images and labels of the memory.
+    seen: number of classes seen.
+    same_backbone: what a model that differs only in its head has given for the
+      same images; they need not pass the network again.
+  """
+  images, labels = test
+  if same_backbone is None:
+    features, logits = extract(model, method, variables, images)
+    exemplar_features, _ = extract(model, method, variables, exemplars[0])
+  else:
+    _, features, exemplar_features = same_backbone
+    compute = functools.partial(_head, variables, model=model, method=method)
+    (logits,) = stream_blocks(compute, features)
+  guesses = {
+    "head": head_predictions(logits, seen),
+    "nme": nme_predictions(features, exemplar_features, exemplars[1], seen),
+  }
+  counts = {
+    name: confusion(labels, guess, seen) for name, guess in guesses.items()
+  }
+  return Evaluation(counts, features, exemplar_features)
+
+
+def evaluate_phase(
+  phase: Phase,
+  variables: Variables,
+  memory: Memory,
+  before: Evaluation | None = None,
+) -> Evaluation:
+  """Both read-outs at one moment of a phase.
+
+  Args:
+    phase: whose test images are read.
+    variables: Θ.
+    memory: as the phase will leave it.
+    before: what was measured before the fine-tune, if there was one.
+  """
+  config, data = phase.config, phase.data
+  return evaluate(
+    config.model,
+    config.method,
+    variables,
+    test=(data.test_images, data.test_labels),
+    exemplars=memory_lib.flat(memory),
+    seen=phase.classes_seen,
+    same_backbone=before if config.finetune == "head" else None,
+  )

@@ -1,0 +1,103 @@
+"""The stages that make exemplars: chosen among the images, learned, adjusted."""
+
+from typing import NamedTuple
+
+from jaxtyping import Int, UInt8
+import numpy as np
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.memory import selection
+from mnemonics_jax.phase import meta_loop
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.evaluate import extract
+from mnemonics_jax.phase.meta_loop import PARTS, Change, in_chunks
+from mnemonics_jax.phase.stage import Stage
+from mnemonics_jax.types import Variables
+
+
+class Chosen(NamedTuple):
+  """Images of the new classes that become exemplars, and what chose them.
+
+  Attributes:
+    images: one after the other by class.
+    labels: their classes.
+    inputs: all new images, or their features, to learn exemplars from.
+    input_labels: their classes.
+  """
+
+  images: UInt8[np.ndarray, "n h w c"]
+  labels: Int[np.ndarray, " n"]
+  inputs: np.ndarray
+  input_labels: Int[np.ndarray, " m"]
+
+
+def choose(phase: Phase, variables: Variables) -> Chosen:
+  """Exemplars of the new classes, as many as the memory allows for each."""
+  config, data = phase.config, phase.data
+  new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
+  images, labels = data.images[new], data.labels[new]
+  inputs = features = images
+  if config.chosen == "herding" or config.learned_on_features:
+    features, _ = extract(config.model, config.method, variables, images)
+  if config.learned_on_features:
+    inputs = features
+  picks = selection.select(
+    phase.keys.numpy("select"),
+    features,
+    labels,
+    range(phase.classes_old, phase.classes_seen),
+    strategy=config.chosen,
+    allowance=phase.allowance,
+  )
+  return Chosen(images[picks], labels[picks], inputs, labels)
+
+
+def learn(
+  phase: Phase, variables: Variables, chosen: Chosen, stage: Stage = Stage()
+) -> Change:
+  """Exemplars of the new classes, learned from the images chosen (Eq. 8)."""
+  sizes, later = phase.config.sizes, phase.classes_old > 0
+  valid = _with_old_exemplars(phase, variables, chosen)
+  return in_chunks(
+    phase,
+    meta_loop.learn,
+    phase.keys("exemplars"),
+    chosen.images,
+    chosen.labels,
+    variables,
+    valid,
+    rows=sizes.new_exemplars if later else len(chosen.labels),
+    valid_rows=sizes.later_pool if later else len(valid[1]),
+    stage=stage,
+    epochs=phase.config.bilevel.epochs,
+  )
+
+
+def adjust(
+  phase: Phase, variables: Variables, stage: Stage = Stage()
+) -> Change:
+  """Old exemplars, one half validated by the other (Eq. 10)."""
+  images, labels = memory_lib.flat(phase.state.memory)
+  return in_chunks(
+    phase,
+    meta_loop.adjust,
+    phase.keys("adjust"),
+    images,
+    labels,
+    variables,
+    rows=phase.config.sizes.old_exemplars,
+    stage=stage,
+    epochs=PARTS * phase.config.bilevel.epochs,
+  )
+
+
+def _with_old_exemplars(phase, variables, chosen):
+  """What validates new exemplars: the new data and the old exemplars."""
+  config = phase.config
+  old, old_labels = memory_lib.flat(phase.state.memory)
+  if config.learned_on_features:
+    old, _ = extract(config.model, config.method, variables, old)
+  return (
+    np.concatenate([chosen.inputs, old]),
+    np.concatenate([chosen.input_labels, old_labels]),
+  )

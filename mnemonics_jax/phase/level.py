@@ -1,0 +1,89 @@
+"""A model and a method as the functions that `bilevel` unrolls.
+
+They are frozen dataclasses: equal descriptions find the same compiled program.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+from jax import lax
+from jaxtyping import Array, Float
+
+from mnemonics_jax.bilevel import ApplyFn, BilevelConfig
+from mnemonics_jax.methods import Method
+from mnemonics_jax.nn import transfer
+from mnemonics_jax.nn.augment import Augmentation
+from mnemonics_jax.nn.heads import CosineHead
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.types import PyTree, Variables
+
+# σ of the inner cosine head for models whose own head has none.
+_SIGMA = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Features:
+  model: Model
+
+  def __call__(self, variables, images, train=False):
+    return self.model.features(variables, images, train)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _MethodLogits:
+  model: Model
+  method: Method
+
+  def __call__(self, variables, images, train=False):
+    outputs, _ = self.model.apply(variables, images, train)
+    return self.method.logits(variables, outputs)
+
+
+def _cosine_logits(head: PyTree, features: Float[Array, "n d"]) -> Array:
+  """Logits of a cosine head, whatever head the model has.
+
+  σ does not train along.
+  """
+  sigma = lax.stop_gradient(head.get("sigma", _SIGMA))
+  rows = {"weight": head["weight"], "sigma": sigma}
+  return CosineHead().scores(rows, features).logits
+
+
+class Level(NamedTuple):
+  """A model and a recipe, ready for `bilevel`.
+
+  Attributes:
+    apply_fn: (variables, images) -> the method's logits.
+    config: the recipe with the functions filled in.
+  """
+
+  apply_fn: ApplyFn
+  config: BilevelConfig
+
+  @classmethod
+  def of(
+    cls,
+    recipe: BilevelConfig,
+    model: Model,
+    method: Method,
+    augment: Augmentation,
+  ) -> "Level":
+    """The exemplar level of a method.
+
+    With `scope="head"` the base level trains a cosine head on frozen features:
+    it starts from the exemplars' own class means.
+    """
+    config = dataclasses.replace(
+      recipe,
+      features_fn=_Features(model),
+      head_fn=_cosine_logits,
+      augment=augment,
+    )
+    return cls(_MethodLogits(model, method), config.resolve())
+
+  def start(self, variables: Variables) -> Variables:
+    """Θ_i with an identity T over it if that is what the base level trains."""
+    if self.config.scope != "transfer":
+      return variables
+    identity = transfer.init(variables["params"]["backbone"], "in_out")
+    return transfer.apply(variables, identity)

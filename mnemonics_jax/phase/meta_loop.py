@@ -1,0 +1,262 @@
+"""The meta loop within a phase: images of the memory through `bilevel` and back.
+
+Shapes are padded so that every phase runs the same compiled programs; a stage
+hears of every epoch and can continue from every moment.
+"""
+
+from collections.abc import Callable, Iterator
+import dataclasses
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt8
+import numpy as np
+
+from mnemonics_jax import bilevel
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.stage import Stage
+from mnemonics_jax.types import Variables
+
+PARTS = 2  # of the old exemplars, which validate each other: A and B
+
+
+class Change(NamedTuple):
+  """Images before and after they were learned.
+
+  Attributes:
+    before: as they were.
+    after: as they will be stored.
+    labels: their classes.
+    history: of the meta loop.
+  """
+
+  before: UInt8[np.ndarray, "n h w c"]
+  after: UInt8[np.ndarray, "n h w c"]
+  labels: Int[np.ndarray, " n"]
+  history: bilevel.History
+
+  def diagnostics(self) -> dict[str, Any]:
+    """What a report shows of it: the history and the stored change."""
+    change = np.abs(self.after.astype(np.int32) - self.before.astype(np.int32))
+    history = self.history._asdict()
+    return {
+      **{name: values.tolist() for name, values in history.items()},
+      "mean_change": float(change.mean()),
+      "max_change": int(change.max()),
+    }
+
+
+def learn(phase, key, images, labels, variables, valid, *, rows, **options):
+  """One call of the meta loop; the arguments are those of `in_chunks`."""
+  level = phase.config.level
+  valid_rows = options.pop("valid_rows")
+  config = _with_steps(level.config, valid_rows)
+  rows, valid_rows = mesh.round_up(rows), mesh.round_up(valid_rows)
+  inputs, input_labels = valid
+  kind = bilevel.Features if config.on_features else bilevel.Exemplars
+  data = kind(
+    mesh.put_sharded(inputs, valid_rows),
+    _pad(input_labels, valid_rows),
+    _real(input_labels, valid_rows),
+  )
+  exemplars = _padded_exemplars(images, labels, rows)
+
+  def run(state):
+    problem = bilevel.prepare(
+      exemplars,
+      level.start(variables),
+      data,
+      active=phase.classes.seen,
+      apply_fn=level.apply_fn,
+      config=config,
+    )
+    return bilevel.run_steps(problem, state)
+
+  begin = bilevel.init(key, exemplars, config)
+  finish = lambda state: state.images
+  return _follow(begin, run, finish, config.epochs, len(labels), **options)
+
+
+def adjust(phase, key, images, labels, variables, *, rows, **options):
+  """The meta loop over both halves; the arguments are those of `in_chunks`."""
+  level = phase.config.level
+  epochs = PARTS * level.config.epochs
+  if len(labels) < PARTS:  # A chunk of one has no other half.
+    nothing = np.zeros(epochs)
+    history = bilevel.History(*[nothing] * len(bilevel.History._fields))
+    return images, history
+  config = _with_steps(level.config, math.ceil(rows / PARTS))
+  rows = mesh.round_up(rows, parts=PARTS)
+  exemplars = _padded_exemplars(images, labels, rows)
+  run = lambda states: bilevel.run_parts(
+    exemplars,
+    level.start(variables),
+    states,
+    active=phase.classes.seen,
+    apply_fn=level.apply_fn,
+    config=config,
+  )
+  begin = bilevel.init_parts(key, exemplars, config, PARTS)
+  finish = lambda states: bilevel.merge_parts(exemplars, states).images
+  return _follow(begin, run, finish, epochs, len(labels), **options)
+
+
+def _with_steps(config, rows):
+  """The recipe with a number of steps that does not depend on the devices.
+
+  They may ask for more rows; and in all later phases it is the same.
+  """
+  steps = math.ceil(rows / (config.batch_size or rows))
+  return dataclasses.replace(
+    config, steps_per_epoch=config.steps_per_epoch or steps
+  )
+
+
+class _Followed(NamedTuple):
+  """What a meta loop needs to continue.
+
+  Attributes:
+    state: of `bilevel`.
+    history: one row per epoch, zeros for those to come.
+  """
+
+  state: Any
+  history: Float[np.ndarray, "epochs fields"]
+
+
+def _follow(
+  begin: Any,
+  run: Callable[[Any], Iterator[bilevel.Moment]],
+  finish: Callable[[Any], Array],
+  epochs: int,
+  count: int,
+  *,
+  stage: Stage,
+  tell: Callable[[int, dict[str, float]], None],
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  """Runs a meta loop from where its stage has seen it last.
+
+  Args:
+    begin: its first state.
+    run: goes on from a state.
+    finish: the images of the last state.
+    epochs: how many the loop has.
+    count: real rows of the exemplars.
+    stage: what it is a part of.
+    tell: called with the number of each epoch that has ended, and its row.
+  """
+  fields = bilevel.History._fields
+
+  def compute():
+    now = stage.resume(_Followed(begin, np.zeros((epochs, len(fields)))))
+    for moment in run(now.state):
+      now = now._replace(state=moment.state)
+      if moment.row is not None:
+        now.history[moment.epoch] = [moment.row[field] for field in fields]
+        tell(moment.epoch, moment.row)
+      stage.offer(now)
+    images = np.asarray(bilevel.to_uint8(finish(now.state)))
+    return {"images": images[:count], "history": now.history}
+
+  done = stage.once(compute)
+  return done["images"], bilevel.History(*done["history"].T)
+
+
+def in_chunks(
+  phase: Phase,
+  loop: Callable[..., tuple[np.ndarray, bilevel.History]],
+  key: Array,
+  images: UInt8[np.ndarray, "n h w c"],
+  labels: Int[np.ndarray, " n"],
+  variables: Variables,
+  *valid: tuple[np.ndarray, np.ndarray],
+  stage: Stage,
+  epochs: int,
+  **rows: int,
+) -> Change:
+  """A meta loop for the exemplars of a few classes at a time.
+
+  The base level trains on those alone, and data of the same classes validate
+  it: memory for the unroll no longer grows with the number of classes. In the
+  softmax they compete with all classes seen.
+
+  Args:
+    phase: whose `exemplar_chunk` says how many classes, None for all together.
+    loop: `learn` or `adjust`.
+    key: its randomness.
+    images: where the exemplars start.
+    labels: their classes.
+    variables: Θ_i.
+    *valid: inputs and labels of the validation data, if the loop takes any.
+    stage: hears of epochs, which are counted over all chunks.
+    epochs: how many a loop has.
+    **rows: shapes to pad to when all classes are learned together.
+  """
+  config = phase.config
+  chunks = split_classes(labels, config.exemplar_chunk)
+  total = len(chunks) * epochs
+
+  def tell(done, epoch, row):
+    stage.tell(done + epoch, total, metrics=row)
+
+  if len(chunks) == 1:
+    learned, history = loop(
+      phase, key, images, labels, variables, *valid,
+      stage=stage, tell=functools.partial(tell, 0), **rows,
+    )  # fmt: skip
+    return Change(images, learned, labels, history)
+  learned, histories = images.copy(), []
+  # Shapes that all chunks share.
+  size = {
+    "rows": config.sizes.class_exemplars,
+    "valid_rows": config.sizes.class_images,
+  }
+  rows = {name: len(chunks[0]) * size[name] for name in rows}
+  for number, chunk in enumerate(chunks):
+    members = np.isin(labels, chunk)
+    learned[members], history = loop(
+      phase,
+      jax.random.fold_in(key, number),
+      images[members],
+      labels[members],
+      variables,
+      *(_rows_of(arrays, chunk) for arrays in valid),
+      stage=stage._replace(part=str(number)),
+      tell=functools.partial(tell, number * epochs),
+      **rows,
+    )
+    histories.append(history)
+  measured = [h for h in histories if h.loss.any()] or histories
+  mean = lambda *parts: np.mean(parts, axis=0)
+  return Change(images, learned, labels, bilevel.History(*map(mean, *measured)))
+
+
+def split_classes(
+  labels: Int[np.ndarray, " n"], size: int | None
+) -> list[np.ndarray]:
+  """The classes among `labels` in groups of `size`; None is one group."""
+  names = np.unique(labels)
+  return np.split(names, range(size or len(names), len(names), size or 1))
+
+
+def _rows_of(arrays, classes):
+  members = np.isin(arrays[-1], classes)
+  return tuple(array[members] for array in arrays)
+
+
+def _padded_exemplars(images, labels, rows):
+  images = bilevel.from_uint8(_pad(images, rows))
+  return bilevel.Exemplars(images, _pad(labels, rows), _real(labels, rows))
+
+
+def _pad(array, rows):
+  padding = [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1)
+  return mesh.put_replicated(np.pad(array, padding))
+
+
+def _real(labels, rows):
+  return jnp.asarray(np.arange(rows) < len(labels))

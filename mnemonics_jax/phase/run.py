@@ -1,0 +1,131 @@
+"""One phase of mnemonics training: Algorithm 1 of Liu et al. 2020."""
+
+from collections.abc import Callable
+
+import jax
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data.stream import PhaseData
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.phase import exemplars
+from mnemonics_jax.phase.config import Config
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.evaluate import evaluate_phase
+from mnemonics_jax.phase.meta_loop import Change
+from mnemonics_jax.phase.stage import Journal, Stage
+from mnemonics_jax.phase.train import finetune, train_model
+from mnemonics_jax.progress import Report, ignore
+from mnemonics_jax.types import PhaseResult, PhaseState, Variables
+
+
+def begin_run(seed: int, config: Config) -> PhaseState:
+  """The state before phase 0: Θ at random, an empty memory.
+
+  >>> from mnemonics_jax import data, methods, networks
+  >>> stream = data.stream(data.load("digits"), phases=5)
+  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
+  >>> state = begin_run(0, Config(network, methods.LwF(), stream.shape))
+  >>> state.memory.images.shape, state.classes_seen
+  ((10, 20, 8, 8, 3), 0)
+  """
+  model = config.model
+  key, init_key = jax.random.split(jax.random.key(seed))
+  variables = model.init(init_key)
+  variables = config.method.begin_run(variables)
+  memory = memory_lib.empty(
+    model.classes, config.sizes.class_exemplars, model.network.image_shape
+  )
+  return PhaseState(variables, memory, key, phase=0, classes_seen=0)
+
+
+def run_phase(
+  state: PhaseState,
+  data: PhaseData,
+  config: Config,
+  *,
+  report: Report = ignore,
+  journal: Journal = Journal(),
+  train: Callable[[Phase, Stage], Variables] = train_model,
+) -> tuple[PhaseState, PhaseResult]:
+  """Learns the new classes in `data` and tests on all classes seen.
+
+  It knows nothing of files or flags; whoever calls it saves the state and writes
+  down the result.
+
+  >>> from mnemonics_jax import PerClass, data, methods, networks, phase
+  >>> stream = data.stream(data.load("digits"), phases=1, images_per_class=4)
+  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
+  >>> once = phase.Schedule(epochs=1, batch_size=20)
+  >>> config = Config(
+  ...   network, methods.LwF(), stream.shape, memory=PerClass(2), base=once)
+  >>> state, result = run_phase(begin_run(0, config), stream[0], config)
+  >>> result.classes_seen, result.memory_images  # Two of each class.
+  (5, 10)
+
+  Args:
+    state: what the phases before have left.
+    data: what this one may look at.
+    config: what it does.
+    report: hears where it is.
+    journal: what this phase has done before, if it was interrupted.
+    train: the model level instead of `train_model`.
+  """
+  phase = Phase(state, data, config)
+  begin = lambda name: Stage(state.phase, name, report, journal).begin()
+  changes: dict[str, Change] = {}
+
+  # 1. Train Θ on the old exemplars and the new data.
+  stage = begin("train")
+  variables = stage.once(lambda: train(phase, stage))
+  variables = jax.tree.map(mesh.put_replicated, variables)
+
+  # 2. Choose exemplars of the new classes among their images; learn them.
+  stage = begin("exemplars")
+  chosen = exemplars.choose(phase, variables)
+  images = chosen.images
+  if config.learned:
+    changes["exemplars"] = exemplars.learn(phase, variables, chosen, stage)
+    images = changes["exemplars"].after
+
+  # 3. Adjust the old exemplars, one half validated by the other.
+  memory = state.memory
+  if phase.adjusts:
+    changes["adjust"] = exemplars.adjust(phase, variables, begin("adjust"))
+    memory = memory_lib.replace(memory, changes["adjust"].after)
+
+  # 4. Store them; a total budget shrinks every class to its new share.
+  memory = memory_lib.store(memory, images, chosen.labels)
+  memory = memory_lib.discard(
+    phase.keys.numpy("discard"), memory, phase.allowance
+  )
+  begin("evaluate")
+  trained = final = evaluate_phase(phase, variables, memory)
+
+  # 5. Fine-tune Θ on the memory, in which all classes count alike.
+  if phase.finetunes:
+    variables = finetune(phase, variables, memory, begin("finetune"))
+    begin("evaluate")
+    final = evaluate_phase(phase, variables, memory, before=trained)
+
+  # 6. Hand over.
+  after = PhaseState(
+    variables, memory, state.key, state.phase + 1, phase.classes_seen
+  )
+  return after, _result(phase, memory, changes, trained, final)
+
+
+def _result(phase, memory, changes, trained, final):
+  """What the phase measured."""
+  return PhaseResult(
+    phase=phase.state.phase,
+    classes_seen=phase.classes_seen,
+    confusion={"trained": trained.confusion, "final": final.confusion},
+    memory_images=int(memory.counts.sum()),
+    memory_bytes=memory_lib.size_bytes(memory),
+    diagnostics={name: c.diagnostics() for name, c in changes.items()},
+    changed={
+      name: (c.before, c.after, c.labels) for name, c in changes.items()
+    },
+    test_features=(final.features, phase.data.test_labels),
+    exemplar_features=(final.exemplar_features, memory_lib.flat(memory)[1]),
+  )

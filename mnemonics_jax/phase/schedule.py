@@ -1,0 +1,39 @@
+"""How long and how fast SGD trains."""
+
+import dataclasses
+import math
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """How long and how fast to train.
+
+  >>> [round(Schedule(epochs=4, milestones=(2, 3)).rate(e), 4) for e in range(4)]
+  [0.1, 0.1, 0.01, 0.001]
+
+  Attributes:
+    epochs: passes over the pool.
+    learning_rate: of the first epochs.
+    milestones: epochs after which the learning rate is multiplied by `decay`.
+    decay: see `milestones`.
+    batch_size: images per step.
+    momentum: of SGD.
+    weight_decay: L2 pull to zero (to the identity for transfer weights).
+  """
+
+  epochs: int = 160
+  learning_rate: float = 0.1
+  milestones: tuple[int, ...] = (80, 120)
+  decay: float = 0.1
+  batch_size: int = 128
+  momentum: float = 0.9
+  weight_decay: float = 5e-4
+
+  def rate(self, epoch: int) -> float:
+    """The learning rate of an epoch."""
+    passed = sum(epoch >= milestone for milestone in self.milestones)
+    return self.learning_rate * self.decay**passed
+
+  def steps(self, images: int) -> int:
+    """Steps of an epoch over so many images; the last batch wraps around."""
+    return math.ceil(images / self.batch_size)

@@ -1,0 +1,94 @@
+"""The stages that move Θ: training on new data, fine-tuning on the memory."""
+
+import functools
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.nn import transfer
+from mnemonics_jax.phase import sgd
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.evaluate import class_means, extract
+from mnemonics_jax.phase.holdout import hold_out
+from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase.stage import Stage
+from mnemonics_jax.types import Memory, Variables
+
+
+def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
+  """Θ_i: the model level of a phase, with weight transfer if configured.
+
+  >>> from mnemonics_jax import PerClass, data, methods, networks, phase
+  >>> stream = data.stream(data.load("digits"), phases=1, images_per_class=4)
+  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
+  >>> once = phase.Schedule(epochs=1, batch_size=20)
+  >>> config = phase.Config(
+  ...   network, methods.LwF(), stream.shape, memory=PerClass(2), base=once)
+  >>> begin = phase.begin_run(0, config)
+  >>> variables = train_model(Phase(begin, stream[0], config))
+  >>> variables["params"]["head"]["weight"].shape
+  (10, 16)
+  """
+  config, data, classes = phase.config, phase.data, phase.classes
+  model, method = config.model, config.method
+  old = memory_lib.flat(phase.state.memory)
+  if method.joint:  # The old images themselves are in `data`.
+    old = (old[0][:0], old[1][:0])
+  trained_on, held_out = hold_out(
+    phase.keys.numpy("holdout"), old, (data.images, data.labels), method.holdout
+  )
+  variables, teacher, scope = phase.state.variables, None, "all"
+  if phase.incremental:
+    teacher = variables
+    means = functools.partial(_new_class_means, phase)
+    variables = method.begin_phase(variables, means, classes)
+    if config.transfer != "none":
+      backbone = variables["params"]["backbone"]
+      identity = transfer.init(backbone, config.transfer)
+      variables, scope = transfer.apply(variables, identity), "transfer"
+  rows = method.trainable_rows(classes) if phase.incremental else classes.seen
+  task = sgd.Task(
+    classes,
+    rows,
+    teacher,
+    model=model,
+    method=method,
+    schedule=config.train if phase.classes_old else config.base,
+    scope=scope,
+    augment=config.augment,
+  )
+  pool = make_pool(*trained_on, config.sizes.pool)
+  variables = sgd.fit(phase.keys("train"), variables, pool, task, stage)
+  variables = transfer.fold(variables)
+  if held_out is not None:
+    _, logits = extract(model, method, variables, held_out[0])
+    variables = method.calibrate(variables, logits, held_out[1], classes)
+    if not sgd.finite(variables):
+      raise FloatingPointError("Bias correction diverged.")
+  return variables
+
+
+def _new_class_means(phase):
+  """Mean features of the new classes, as the old model sees them."""
+  model, data = phase.config.model, phase.data
+  features, _ = extract(
+    model, phase.config.method, phase.state.variables, data.images
+  )
+  return class_means(features, data.labels, model.classes)
+
+
+def finetune(
+  phase: Phase, variables: Variables, memory: Memory, stage: Stage = Stage()
+) -> Variables:
+  """Θ_i tuned on the memory, in which all classes count alike."""
+  config, classes = phase.config, phase.classes
+  task = sgd.Task(
+    classes,
+    classes.seen,
+    None,
+    model=config.model,
+    method=config.method,
+    schedule=config.balance,
+    scope=config.finetune,
+    augment=config.augment,
+  )
+  pool = make_pool(*memory_lib.flat(memory), config.sizes.pool)
+  return sgd.fit(phase.keys("finetune"), variables, pool, task, stage)

@@ -1,0 +1,93 @@
+"""What a run tells while it goes: four events, and one function that hears them.
+
+A `Report` is any function of an `Event`: the console, a log, a test. Whoever
+wants no news passes `ignore`. Nothing here needs JAX.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+
+class RunBegins(NamedTuple):
+  """A run is about to train; comes once, before everything else.
+
+  >>> begin = RunBegins(phases=3, seeds=(0, 1), work=(5.0, 1.0, 1.0))
+  >>> len(begin.seeds) * sum(begin.work)  # Of the whole run.
+  14.0
+
+  Attributes:
+    phases: number of phases, the base phase included.
+    seeds: those that are still to be trained.
+    work: expected work of each phase for one seed, in training steps of phase 0.
+  """
+
+  phases: int
+  seeds: tuple[int, ...]
+  work: tuple[float, ...]
+
+
+class SeedBegins(NamedTuple):
+  """One of the seeds begins, or goes on.
+
+  >>> SeedBegins(0)
+  SeedBegins(seed=0)
+
+  Attributes:
+    seed: its number.
+  """
+
+  seed: int
+
+
+class StepReport(NamedTuple):
+  """Where a run is.
+
+  >>> report = StepReport(2, "train", epoch=0, epochs=10, step=3, steps=4)
+  >>> f"{report.stage}: {report.step / report.steps:.0%} of epoch {report.epoch}"
+  'train: 75% of epoch 0'
+
+  Attributes:
+    phase: index of the phase.
+    stage: `train`, `exemplars`, `adjust`, `finetune` or `evaluate`.
+    epoch: index of the running epoch of that stage.
+    epochs: number of epochs the stage has.
+    step: steps of this epoch done so far.
+    steps: steps this epoch has.
+    metrics: means over the epoch; given once, when the epoch is complete.
+  """
+
+  phase: int
+  stage: str
+  epoch: int
+  epochs: int
+  step: int
+  steps: int
+  metrics: Mapping[str, float] | None = None
+
+
+class Note(NamedTuple):
+  """Something a person should know.
+
+  >>> heard = []
+  >>> report: Report = heard.append
+  >>> report(Note("12 files were skipped."))
+  >>> heard
+  [Note(text='12 files were skipped.')]
+
+  Attributes:
+    text: one or more sentences.
+  """
+
+  text: str
+
+
+Event = RunBegins | SeedBegins | StepReport | Note
+Report = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+  """The `Report` of those who do not listen.
+
+  >>> ignore(Note("nobody reads this"))
+  """
+  del event

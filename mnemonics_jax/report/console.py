@@ -1,0 +1,252 @@
+"""Where a run is: a live display on a terminal, plain lines elsewhere."""
+
+from collections.abc import Mapping
+import io
+import sys
+import time
+from typing import TextIO, cast
+
+from mnemonics_jax.progress import (
+  Event,
+  Note,
+  RunBegins,
+  SeedBegins,
+  StepReport,
+)
+from mnemonics_jax.report.estimate import Estimate, format_duration
+
+_REFRESH = 0.1  # Seconds between updates of the live display.
+
+Stream = TextIO | io.TextIOBase
+
+
+class Console:
+  """A `Report` for people, and the context in which its display is alive.
+
+  On a terminal it draws phases, epochs and steps with the time left. Anywhere
+  else it prints one line per completed epoch, and nothing in between. Notes are
+  printed as they come, and after the first steps an estimate of the duration.
+
+  Args:
+    opening: printed when the run begins.
+    stream: where to write, by default standard output.
+
+  Example:
+    >>> from mnemonics_jax.progress import RunBegins, SeedBegins, StepReport
+    >>> with Console("Learning ten classes.") as report:
+    ...   report(RunBegins(phases=6, seeds=(0,), work=(5, 1, 1, 1, 1, 1)))
+    ...   report(SeedBegins(0))
+    ...   done = {"loss": 0.25, "accuracy": 0.9, "seconds": 2.0}
+    ...   report(StepReport(0, "train", 0, 10, 32, 32, done))
+    Learning ten classes.
+    seed 0 · phase 0/5 · train · epoch 1/10 · loss 0.250 · accuracy 90.0 % · 2.0 s
+  """
+
+  def __init__(self, opening: str = "", *, stream: Stream | None = None):
+    self._opening = opening
+    self._stream = stream
+    self._run: RunBegins | None = None
+    self._seed: _Seed | None = None
+    self._estimate = Estimate(self._say)
+
+  def __enter__(self) -> "Console":
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self._end_seed()
+
+  def __call__(self, event: Event) -> None:
+    match event:
+      case RunBegins():
+        self._run = event
+        if self._opening:
+          self._say(self._opening)
+      case SeedBegins(seed):
+        self._begin_seed(f"seed {seed}")
+      case Note(text):
+        self._say(text)
+      case StepReport():
+        (self._seed or self._begin_seed("")).hear(event)
+    self._estimate(event)
+
+  def _begin_seed(self, label: str) -> "_Seed":
+    self._end_seed()
+    self._seed = _Seed(self._stream or sys.stdout, label, self._run)
+    return self._seed
+
+  def _end_seed(self) -> None:
+    if self._seed:
+      self._seed.stop()
+    self._seed = None
+
+  def _say(self, text: str) -> None:
+    if self._seed:
+      self._seed.say(text)
+    else:
+      print(text, file=self._stream or sys.stdout, flush=True)
+
+
+class _Seed:
+  """What is shown of one seed.
+
+  Args:
+    stream: where to write.
+    label: what to call it, for example "seed 0".
+    run: what is known of the run. Its work gives the time left for all phases.
+  """
+
+  def __init__(self, stream: Stream, label: str, run: RunBegins | None):
+    self._stream = stream
+    self._label = label
+    self._last = run.phases - 1 if run else None
+    self._work = run.work if run else ()
+    self._drawn = 0.0
+    self._stage = None  # The (phase, stage) that is running, ...
+    self._stage_began = 0.0  # ... and since when.
+    self._stage_first = 0.0  # Epochs it had behind it when first heard of.
+    self._epoch_began = time.monotonic()
+    self._began: tuple[float, float] | None = None  # Time and work done then.
+    self._display, self._tasks = None, []
+    if stream.isatty():
+      self._display, self._tasks = _live_display(stream)
+      self._display.start()
+
+  def stop(self) -> None:
+    if self._display:
+      self._display.stop()
+      self._display = None
+
+  def say(self, text: str) -> None:
+    """Prints a message above the live display, or as a plain line."""
+    if self._display:
+      self._display.console.print(text, markup=False, highlight=False)
+    else:
+      print(text, file=self._stream, flush=True)
+
+  def hear(self, report: StepReport) -> None:
+    now = time.monotonic()
+    if self._stage != (report.phase, report.stage):
+      self._stage = report.phase, report.stage
+      # The first report may come after the first steps: those began when the
+      # stage before ended.
+      self._stage_began = self._epoch_began
+      self._stage_first = report.epoch
+    if self._display:
+      if report.metrics is not None or now - self._drawn >= _REFRESH:
+        self._drawn = now
+        self._draw(report, now)
+    elif report.metrics is not None:
+      self.say(self._line(report, now - self._epoch_began))
+    if report.metrics is not None:
+      self._epoch_began = now
+
+  def _line(self, report: StepReport, seconds: float) -> str:
+    metrics = dict(report.metrics or {})
+    seconds = metrics.pop("seconds", seconds)
+    parts = [
+      self._label,
+      f"phase {self._phase_count(report)}",
+      report.stage,
+      f"epoch {report.epoch + 1}/{report.epochs}",
+      format_metrics(metrics),
+      f"{seconds:.1f} s",
+    ]
+    return " · ".join(part for part in parts if part)
+
+  def _phase_count(self, report: StepReport) -> str:
+    of = "" if self._last is None else f"/{self._last}"
+    return f"{report.phase}{of}"
+
+  def _draw(self, report: StepReport, now: float) -> None:
+    assert self._display
+    phase_task, epoch_task, step_task = self._tasks
+    within = 1.0 if report.metrics is not None else 0.0
+    if report.steps and not within:
+      within = min(report.step / report.steps, 1.0)
+    epochs = report.epoch + within
+    share = epochs / report.epochs if report.epochs else 0.0
+    left = _time_left(
+      now - self._stage_began,
+      epochs - self._stage_first,
+      report.epochs - epochs,
+    )
+    update = self._display.update
+    update(
+      phase_task,
+      description=f"{self._label} · phase" if self._label else "phase",
+      completed=report.phase,
+      total=None if self._last is None else max(self._last, 1),
+      count=self._phase_count(report),
+      info=self.run_left(report, share, now),
+    )
+    update(
+      epoch_task,
+      description=f"{report.stage} · epoch",
+      completed=epochs,
+      total=report.epochs,
+      count=f"{min(report.epoch + 1, report.epochs)}/{report.epochs}",
+      info=left and f"{left} left in this stage",
+    )
+    update(
+      step_task,
+      completed=report.step,
+      total=report.steps,
+      count=f"{report.step}/{report.steps}",
+    )
+    if report.metrics is not None:
+      metrics = {k: v for k, v in report.metrics.items() if k != "seconds"}
+      update(step_task, info=format_metrics(metrics))
+
+  def run_left(self, report: StepReport, share: float, now: float) -> str:
+    """The time left for all phases, when `share` of a stage is done."""
+    if not self._work:
+      return ""
+    # Later stages of a phase do not count as work: the rate learns to include
+    # them as phases complete.
+    share = share if report.stage == "train" else 1.0
+    done = sum(self._work[: report.phase])
+    done += self._work[report.phase] * min(share, 1.0)
+    if self._began is None:
+      self._began = self._epoch_began, done
+    since, done_then = self._began
+    left = _time_left(now - since, done - done_then, sum(self._work) - done)
+    return left and f"{left} left in all"
+
+
+def format_metrics(metrics: Mapping[str, float]) -> str:
+  """`loss 0.412 · accuracy 87.5 %`; the rest only where these are missing."""
+
+  def one(name: str) -> str:
+    if "accuracy" in name:
+      return f"{name} {100 * metrics[name]:.1f} %"
+    return f"{name} {metrics[name]:.3f}"
+
+  main = [name for name in ("loss", "accuracy") if name in metrics]
+  return " · ".join(one(name) for name in main or metrics)
+
+
+def _time_left(elapsed: float, done: float, remaining: float) -> str:
+  if done <= 0 or elapsed <= 0:
+    return ""
+  return format_duration(elapsed / done * max(remaining, 0.0))
+
+
+def _live_display(stream: Stream):
+  """Three bars: phases, epochs, steps."""
+  from rich import progress
+  from rich.console import Console as Terminal
+
+  display = progress.Progress(
+    progress.TextColumn("{task.description}", markup=False),
+    progress.BarColumn(bar_width=24),
+    progress.TextColumn("{task.fields[count]}", markup=False),
+    progress.TextColumn("{task.fields[info]}", style="dim", markup=False),
+    console=Terminal(file=cast(TextIO, stream)),
+    refresh_per_second=4,
+    transient=True,
+  )
+  tasks = [
+    display.add_task(name, total=None, count="", info="")
+    for name in ("phase", "epoch", "step")
+  ]
+  return display, tasks

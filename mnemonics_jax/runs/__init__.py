@@ -1,0 +1,49 @@
+"""A run on disk: `runs.run` makes one, `runs.load_run` reads one.
+
+Whatever interrupts a run, the same call continues it and ends with the same
+numbers. docs/formats.md describes the files.
+"""
+
+from typing import TYPE_CHECKING
+
+from mnemonics_jax import lazy
+
+if TYPE_CHECKING:
+  from mnemonics_jax.runs.finished import Run, load_run
+  from mnemonics_jax.runs.layout import WorkdirError
+  from mnemonics_jax.runs.lock import BusyError
+  from mnemonics_jax.runs.metrics_log import read_metrics
+  from mnemonics_jax.runs.runner import Labels, run
+  from mnemonics_jax.runs.saver import Policy
+  from mnemonics_jax.runs.seed_run import Diverged
+  from mnemonics_jax.runs.signals import Stopped
+
+__all__ = [
+  "BusyError",
+  "Diverged",
+  "Labels",
+  "Policy",
+  "Run",
+  "Stopped",
+  "WorkdirError",
+  "load_run",
+  "read_metrics",
+  "run",
+]
+
+
+__getattr__, __dir__ = lazy.attach(
+  __name__,
+  {
+    "BusyError": "runs.lock",
+    "Diverged": "runs.seed_run",
+    "Labels": "runs.runner",
+    "Policy": "runs.saver",
+    "Run": "runs.finished",
+    "Stopped": "runs.signals",
+    "WorkdirError": "runs.layout",
+    "load_run": "runs.finished",
+    "read_metrics": "runs.metrics_log",
+    "run": "runs.runner",
+  },
+)

@@ -1,0 +1,91 @@
+"""Θ_0, trained once for all runs that begin with the same base phase.
+
+Runs that differ only in their exemplars, memory or later phases have the same
+model after phase 0. It is kept under a name made of everything that decides it:
+a run that finds its own takes it, and gets the numbers it would have had.
+"""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+import shutil
+
+import jax
+import numpy as np
+
+from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.nn.identity import identity
+from mnemonics_jax.parallel import processes
+from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.stage import Stage
+from mnemonics_jax.phase.train import train_model
+from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.types import Variables
+from mnemonics_jax.version import __version__
+
+
+def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
+  """`train_model`, whose base model is read from `directory` or kept there."""
+  if phase.state.phase > 0:
+    return train_model(phase, stage)
+  path = directory / _name(phase)
+  there = path.exists()
+  if not processes.all_equal(there):
+    raise UserError(
+      "base_models",
+      f"`base_models={directory}` is not the same for all processes: some find"
+      f" {path.name} there, and others do not",
+      "put it on a disk that all machines see",
+    )
+  # One that was begun here goes on, for its epochs are in the log.
+  if not there or stage.journal.started(stage.entry):
+    variables = train_model(phase, stage)
+    try:
+      if not there:
+        checkpoint.save(path, variables)
+    except OSError as error:
+      if not path.exists():  # Another run may have been faster.
+        raise DiskError(
+          "base_models",
+          f"`base_models={directory}` cannot be written ({error})",
+          "make room or choose another one",
+        ) from error
+  for draft in directory.glob(f"{path.name}.partial-*"):  # A kill left it.
+    shutil.rmtree(draft, ignore_errors=True)
+  try:
+    return checkpoint.restore(path)[0]
+  except checkpoint.Damaged as error:
+    raise UserError(
+      "base_models",
+      f"`base_models`: {error}",
+      "remove it, and it is trained again",
+    ) from error
+  except OSError as error:
+    raise DiskError(
+      "base_models",
+      f"`base_models`: {path} cannot be read now ({error})",
+      "if that lasts, remove it, and it is trained again",
+    ) from error
+
+
+def _name(phase):
+  """A digest of the data, the seed and the configuration of phase 0."""
+  config, data = phase.config, phase.data
+  digest = hashlib.sha256()
+  key = jax.random.key_data(phase.state.key)
+  for array in (data.images, data.labels, key):
+    digest.update(np.ascontiguousarray(array).data.cast("B"))
+  # Nothing is old that could be distilled.
+  method = dataclasses.replace(config.method, distill=True)
+  parts = [
+    __version__,
+    identity(config.model),
+    identity(method),
+    identity(config.base),
+    identity(config.augment),
+    config.sizes.pool,
+    data.new_classes,
+  ]
+  digest.update(json.dumps(parts).encode())
+  return digest.hexdigest()[:16]

@@ -1,0 +1,308 @@
+"""The files of a work directory: their names and fields, writing and reading.
+
+  config.json              what is run, on which machine, with which packages
+  metrics.jsonl            a line for every epoch and phase, as they end
+  seed_K/result.json       what seed K measured, when it has finished
+  seed_K/phase_NN.npz      arrays of a phase, for pictures
+  seed_K/checkpoints/      phase_NN, phase_NN_part_NNN: where seed K can go on
+  results.json             all seeds and their summary, when all have finished
+
+Names, fields and the format's number are here. What is not one JSON object has
+a file of its own for writing and reading: `metrics_log.py`, `phase_arrays.py`,
+`checkpoint.py`. docs/formats.md is for those who read with other programs.
+
+Nothing here needs JAX: a report does not wait for it.
+"""
+
+from collections.abc import Mapping
+import json
+import os
+from pathlib import Path
+import re
+from typing import Any
+
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs import files
+from mnemonics_jax.runs.schema import NUMBER, Each, Maybe, OrNull, mismatch
+
+AnyPath = str | os.PathLike[str]
+
+FORMAT = 2
+"""Version of all files together; config.json has it. Without it, it is 1.
+
+Formats 1 and 2 differ in that field only.
+"""
+
+_CONFIG, _METRICS = "config.json", "metrics.jsonl"
+_RESULTS, _SEED_RESULT = "results.json", "result.json"
+
+CONFIG = {
+  "format": Maybe(int),  # See FORMAT.
+  "command": Maybe(str),  # What was typed to begin the run.
+  "settings": Maybe({}),  # All that decides the numbers.
+  "data": Maybe(int),  # CRC-32 of the images and labels.
+  "environment": Maybe({}),  # Python, packages, commit, devices, date.
+}
+
+# Accuracies are shares in [0, 1]. Read-outs are "head" and "nme".
+PHASE = {
+  "phase": int,  # From 0, the base phase.
+  "classes_seen": int,  # The test covers so many classes.
+  "accuracy": Each(NUMBER),  # By read-out: on all classes seen.
+  "by_group": Each([NUMBER]),  # By read-out: on the classes of phase 0, 1...
+  # By moment ("trained" before the fine-tune, "final" after it) and read-out:
+  # on all classes seen, on those of earlier phases (null in phase 0), on new.
+  "moments": Maybe(
+    Each(Each({"all": NUMBER, "old": OrNull(NUMBER), "new": NUMBER}))
+  ),
+  "memory": {"images": int, "bytes": int},  # Exemplars kept after the phase.
+  "diagnostics": Maybe({}),  # By stage: what it has to tell, by meta epoch.
+}
+SEED_RESULT = {
+  "seed": int,
+  "phases": [PHASE],
+  "average": Each(NUMBER),  # By read-out: mean accuracy of the phases.
+  # By read-out: what accuracy on the base classes lost from phase 0 to the end.
+  "forgetting": Each(NUMBER),
+}
+
+# Mean over the seeds, half-width of its 95 % interval (null for one seed).
+ESTIMATE = {"mean": NUMBER, "ci95": Maybe(OrNull(NUMBER))}
+RESULTS = {
+  "title": str,  # A name for people.
+  "dataset": str,
+  "method": str,
+  "exemplars": str,  # "random", "herding" or "mnemonics".
+  "memory": str,  # "per_class:20" or "total:2000".
+  "readout": str,  # The read-out that counts for this method.
+  "preset": Maybe(str),  # Of the command line.
+  "schedule": str,  # "paper", or "reduced" for anything else.
+  "classes_per_phase": [int],
+  "class_names": [str],  # In the order in which they are learned.
+  "seeds": [int],
+  "runs": [SEED_RESULT],  # In the order of `seeds`.
+  "summary": Each(  # By read-out.
+    {"average": ESTIMATE, "forgetting": ESTIMATE, "per_phase": [ESTIMATE]}
+  ),
+}
+
+# Lines of metrics.jsonl, by their `kind`. An epoch has its means besides (loss,
+# accuracy, lr...), a phase has the fields of PHASE.
+METRICS = {
+  "epoch": {
+    "seed": int,
+    "phase": int,
+    "stage": str,  # "train", "exemplars", "adjust", "calibrate", "finetune".
+    "epoch": int,  # From 0, in this stage.
+    "seconds": NUMBER,  # Since the epoch before it, whatever its stage.
+  },
+  "phase": {
+    "seed": int,
+    "phase": int,
+    "seconds": Each(NUMBER),  # By stage.
+  },
+}
+
+
+# Arrays of phase_NN.npz. Classes are numbered in the order they are learned.
+PHASE_ARRAYS = {
+  "memory/images": "uint8 [seen, slots, h, w, c]; zero where nothing is kept",
+  "memory/counts": "int [seen]; slots that are filled",
+  "confusion/MOMENT/READOUT": "int [seen, seen]; true class, predicted class",
+  "changed/STAGE/before": "uint8 [n, h, w, c]; as the stage found some images",
+  "changed/STAGE/after": "the same images as the stage left them",
+  "changed/STAGE/labels": "int [n]; their classes",
+  "features/test": "float16 [n, d]; of test images of a few classes",
+  "features/test_labels": "int [n]; their classes",
+  "features/exemplars": "float16 [n, d]; of the exemplars of these classes",
+  "features/exemplars_labels": "int [n]; their classes",
+}
+
+
+class WorkdirError(UserError):
+  """A work directory that cannot be used; the field is the file's name.
+
+  >>> write_results("finished_run", {"title": "digits"})
+  >>> read_results("finished_run")
+  Traceback (most recent call last):
+  mnemonics_jax.runs.layout.WorkdirError: finished_run/results.json is damaged (lacks dataset); remove it and repeat the command of the run, which writes it again.
+  """
+
+
+# Where files are.
+
+
+def config_path(workdir: AnyPath) -> Path:
+  return Path(workdir) / _CONFIG
+
+
+def metrics_path(workdir: AnyPath) -> Path:
+  return Path(workdir) / _METRICS
+
+
+def results_path(workdir: AnyPath) -> Path:
+  return Path(workdir) / _RESULTS
+
+
+def seed_dir(workdir: AnyPath, seed: int) -> Path:
+  return Path(workdir) / f"seed_{seed}"
+
+
+def seed_result_path(workdir: AnyPath, seed: int) -> Path:
+  return seed_dir(workdir, seed) / _SEED_RESULT
+
+
+def phase_arrays_path(workdir: AnyPath, seed: int, phase: int) -> Path:
+  return seed_dir(workdir, seed) / f"phase_{phase:02d}.npz"
+
+
+def checkpoint_dir(workdir: AnyPath, seed: int) -> Path:
+  return seed_dir(workdir, seed) / "checkpoints"
+
+
+def checkpoint_name(phase: int, part: int | None = None) -> str:
+  """Of the state after a phase, or of the n-th part within it."""
+  name = f"phase_{phase:02d}"
+  return name if part is None else f"{name}_part_{part:03d}"
+
+
+def parse_checkpoint_name(name: str) -> tuple[int, int | None] | None:
+  """The phase and the part; None for what is not a checkpoint.
+
+  Example:
+    >>> parse_checkpoint_name("phase_03_part_007")
+    (3, 7)
+    >>> parse_checkpoint_name("damaged_phase_03") is None
+    True
+  """
+  found = re.fullmatch(r"phase_(\d{2,})(?:_part_(\d{3,}))?", name)
+  if found is None:
+    return None
+  return int(found[1]), None if found[2] is None else int(found[2])
+
+
+# JSON.
+
+
+def write_json(path: Path, value: Any) -> None:
+  """Replaces the file at once; its directory is made if need be."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  files.write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
+  """The object in a file.
+
+  Args:
+    path: of the file.
+    shape: fields that it must have; None accepts any.
+
+  Raises:
+    WorkdirError: it cannot be read, or is not what it should be.
+  """
+  try:
+    value = json.loads(path.read_bytes())
+  except OSError as error:
+    raise unreadable(path, error) from error
+  except (ValueError, RecursionError) as error:
+    raise damaged(path, error) from error
+  if problem := mismatch(value, {} if shape is None else shape):
+    raise damaged(path, problem)
+  return value
+
+
+def write_config(workdir: AnyPath, config: Mapping[str, Any]) -> None:
+  """Writes config.json; adds its format."""
+  write_json(config_path(workdir), {"format": FORMAT, **config})
+
+
+def read_config(workdir: AnyPath) -> dict[str, Any]:
+  """config.json; empty if there is none.
+
+  It has the format of all files, so whoever reads a directory begins here.
+
+  Raises:
+    WorkdirError: it is damaged, or the run was made by a newer version.
+  """
+  path = config_path(workdir)
+  if not path.exists():
+    return {}
+  config = read_json(path, CONFIG)
+  if config.get("format", 1) > FORMAT:
+    raise WorkdirError(
+      path.name,
+      f"{path} has format {config['format']}, and this version of mnemonics_jax"
+      f" knows formats up to {FORMAT}",
+      "install the version that wrote it, or a newer one",
+    )
+  return config
+
+
+def write_seed_result(
+  workdir: AnyPath, seed: int, record: Mapping[str, Any]
+) -> None:
+  """Writes what `records.run_record` returns."""
+  write_json(seed_result_path(workdir, seed), record)
+
+
+def read_seed_result(workdir: AnyPath, seed: int) -> dict[str, Any]:
+  return read_json(seed_result_path(workdir, seed), SEED_RESULT)
+
+
+def write_results(workdir: AnyPath, results: Mapping[str, Any]) -> None:
+  write_json(results_path(workdir), results)
+
+
+def read_results(workdir: AnyPath) -> dict[str, Any]:
+  """results.json, whose parts fit together."""
+  path = results_path(workdir)
+  results = read_json(path, RESULTS)
+  if problem := _contradiction(results):
+    raise damaged(path, problem)
+  return results
+
+
+def _contradiction(results: dict[str, Any]) -> str:
+  """The first disagreement between parts of results.json, or ""."""
+  phases = len(results["classes_per_phase"])
+  if sum(results["classes_per_phase"]) != len(results["class_names"]):
+    return "class_names and classes_per_phase disagree"
+  if results["readout"] not in results["summary"]:
+    return f"summary lacks {results['readout']}, the reported read-out"
+  for run in results["runs"]:
+    if len(run["phases"]) != phases:
+      return f"seed {run['seed']} does not have {phases} phases"
+  for name, summary in results["summary"].items():
+    if len(summary["per_phase"]) != phases:
+      return f"summary.{name}.per_phase does not have {phases} entries"
+    for run in results["runs"]:
+      parts = [run["average"], run["forgetting"]]
+      parts += [phase["accuracy"] for phase in run["phases"]]
+      if not all(name in part for part in parts):
+        return f"seed {run['seed']} lacks numbers for {name}"
+      groups = [phase["by_group"].get(name, ()) for phase in run["phases"]]
+      if list(map(len, groups)) != list(range(1, phases + 1)):
+        return f"seed {run['seed']} lacks class groups for {name}"
+  return ""
+
+
+# What can be done about it.
+
+
+def unreadable(path: Path, error: OSError) -> WorkdirError:
+  """The error for a file that the system does not hand out."""
+  return WorkdirError(
+    path.name,
+    f"{path} cannot be read ({error.strerror or error})",
+    "see to it that it is there and may be read",
+  )
+
+
+def damaged(path: Path, why: object) -> WorkdirError:
+  """The error for a file that is not what a run has written."""
+  fix = (
+    "remove it and repeat the command of the run, which writes it again"
+    if path.name in (_RESULTS, _SEED_RESULT)
+    else "restore it from a copy, or choose another `workdir`"
+  )
+  return WorkdirError(path.name, f"{path} is damaged ({why})", fix)

@@ -1,0 +1,54 @@
+"""One process at a time works in a directory."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from pathlib import Path
+import platform
+
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs import files
+
+try:
+  import fcntl
+except ImportError:  # Windows has no such locks.
+  fcntl = None
+
+
+class BusyError(UserError):
+  """Another process works in the directory.
+
+  >>> with locked(Path("finished_run")):
+  ...   try:
+  ...     with locked(Path("finished_run")):  # As another process would.
+  ...       pass
+  ...   except BusyError as error:
+  ...     print(error.fix)
+  wait for it or choose another one
+  """
+
+
+@contextlib.contextmanager
+def locked(workdir: Path) -> Iterator[None]:
+  """Keeps other processes out of `workdir`; a dead one's lock counts nothing."""
+  # The system releases the lock with the process, however that ends.
+  with (workdir / "lock").open("a+") as file:
+    if fcntl is not None:
+      try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        file.seek(0)
+        raise BusyError(
+          "workdir",
+          f"`workdir={workdir}` is in use by {file.read().strip()}",
+          "wait for it or choose another one",
+        ) from None
+      except OSError:
+        pass  # A file system without locks.
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {platform.node()}\n")
+    file.flush()
+    for draft in filter(files.is_draft, workdir.rglob("*.draft")):
+      with contextlib.suppress(OSError):  # Somebody else was faster.
+        draft.unlink()
+    yield

@@ -1,0 +1,145 @@
+"""metrics.jsonl: one JSON object per line, whatever kills the run.
+
+The fields of a line are listed in `layout.METRICS`.
+"""
+
+from collections.abc import Mapping
+import contextlib
+import errno
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from mnemonics_jax.runs import layout
+from mnemonics_jax.runs.schema import mismatch
+from mnemonics_jax.runs.tensorboard import Events
+
+
+class MetricsLog:
+  """Appends records to metrics.jsonl and mirrors their numbers to TensorBoard.
+
+  A record is on disk, as a whole line, when `write` returns. A line that a
+  kill cut in half is dropped when the log is opened again.
+  """
+
+  def __init__(self, workdir: str | os.PathLike[str], tensorboard: bool = True):
+    self._workdir = Path(workdir)
+    self._file = None
+    self._events = (
+      Events(self._workdir / "tensorboard") if tensorboard else None
+    )
+
+  def __enter__(self) -> "MetricsLog":
+    self._workdir.mkdir(parents=True, exist_ok=True)
+    self._file = open(layout.metrics_path(self._workdir), "a+b", buffering=0)
+    self._file.seek(0)
+    self._file.truncate(self._file.read().rfind(b"\n") + 1)
+    self._copy()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    if self._file:
+      self._file.close()
+    if self._events:
+      self._events.close()
+    self._file = None
+
+  def sync(self) -> int:
+    """Asks the disk to hold all records; returns the length of the file."""
+    os.fsync(self._opened.fileno())
+    return self._size
+
+  @property
+  def _size(self):
+    return self._opened.seek(0, os.SEEK_END)
+
+  def truncate(self, size: int) -> None:
+    """Forgets what was written after the file had this size."""
+    if size < self._size:
+      self._opened.truncate(size)
+      self._copy()
+
+  def _copy(self):
+    """Shows TensorBoard what is in the file, and nothing else."""
+    if self._events:
+      records = []
+      # Whoever reads the log will say what is wrong with it.
+      with contextlib.suppress(layout.WorkdirError):
+        records = read_metrics(self._workdir)
+      self._events.restart(records)
+
+  def start_of(self, seed: int) -> int:
+    """The size before the first record of a seed."""
+    self._opened.seek(0)
+    size = 0
+    for line in self._opened.read().splitlines(keepends=True):
+      with contextlib.suppress(ValueError):
+        if json.loads(line).get("seed") == seed:
+          break
+      size += len(line)
+    return size
+
+  @property
+  def _opened(self):
+    if self._file is None:
+      raise ValueError("MetricsLog is closed: write inside its with block")
+    return self._file
+
+  def write(self, record: Mapping[str, Any]) -> None:
+    """Appends one record; numbers that are not finite become null."""
+    file = self._opened
+    line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False)
+    line = line.encode("utf-8", "backslashreplace") + b"\n"
+    end = self._size
+    if file.write(line) != len(line):
+      file.truncate(end)
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+    if self._events:
+      self._events.add(record)
+
+
+def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
+  """All complete records of a work directory, oldest first.
+
+  >>> first, second, *_ = read_metrics("finished_run")
+  >>> first["kind"], first["stage"], first["loss"], second["loss"]
+  ('epoch', 'train', 2.0, 1.0)
+
+  Raises:
+    WorkdirError: when a line is not what it should be; the message names it.
+  """
+  path = layout.metrics_path(workdir)
+  if not path.exists():
+    return []
+  try:
+    *lines, _ = path.read_bytes().split(b"\n")  # The last is empty or half.
+  except OSError as error:
+    raise layout.unreadable(path, error) from error
+  records = []
+  for number, line in enumerate(lines, 1):
+    try:
+      record = json.loads(line)
+    except (ValueError, RecursionError):
+      record = None
+    if not isinstance(record, dict):
+      raise layout.damaged(path, f"line {number} is not a JSON object")
+    fields = layout.METRICS.get(str(record.get("kind")), {})
+    if problem := mismatch(record, fields, f"line {number}"):
+      raise layout.damaged(path, problem)
+    records.append(record)
+  return records
+
+
+def _plain(value: Any) -> Any:
+  """The value in JSON's own types; array scalars and arrays included."""
+  if isinstance(value, Mapping):
+    return {str(key): _plain(item) for key, item in value.items()}
+  if hasattr(value, "tolist"):
+    return _plain(value.tolist())
+  if isinstance(value, (list, tuple)):
+    return [_plain(item) for item in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value

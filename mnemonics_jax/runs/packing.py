@@ -1,0 +1,52 @@
+"""States as plain arrays that a checkpoint can hold, and back."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.types import PhaseState
+
+
+def _is_key(leaf):
+  return isinstance(leaf, jax.Array) and jnp.issubdtype(
+    leaf.dtype, jax.dtypes.prng_key
+  )
+
+
+def to_host(leaves):
+  """Arrays of a tree as they are stored."""
+  return [
+    np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    for leaf in leaves
+  ]
+
+
+def like_leaf(stored, leaf):
+  """What was stored of a leaf, as that kind of leaf."""
+  if _is_key(leaf):
+    return jax.random.wrap_key_data(jnp.asarray(stored))
+  if isinstance(leaf, jax.Array):
+    return mesh.put_replicated(stored)
+  return stored if isinstance(leaf, np.ndarray) else type(leaf)(stored)
+
+
+def pack_state(state):
+  images, _ = memory_lib.flat(state.memory)
+  return {
+    "variables": state.variables,
+    "memory": {"images": images, "counts": state.memory.counts},
+    "key": jax.random.key_data(state.key),
+  }
+
+
+def unpack_state(begin, tree, info):
+  memory = begin.memory._replace(counts=tree["memory"]["counts"])
+  return PhaseState(
+    variables=jax.tree.map(mesh.put_replicated, tree["variables"]),
+    memory=memory_lib.replace(memory, tree["memory"]["images"]),
+    key=jax.random.wrap_key_data(jnp.asarray(tree["key"])),
+    phase=info["phase"],
+    classes_seen=info["classes_seen"],
+  )

@@ -1,0 +1,82 @@
+"""From confusion counts to the numbers of result.json and results.json.
+
+Their fields are listed in `layout.PHASE`, `SEED_RESULT` and `RESULTS`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mnemonics_jax import protocol
+from mnemonics_jax.registry import READOUTS
+
+if TYPE_CHECKING:  # It needs JAX, and a report only needs `summary`.
+  import mnemonics_jax.types
+
+
+def phase_record(
+  result: "mnemonics_jax.types.PhaseResult", classes_per_phase: Sequence[int]
+) -> dict[str, Any]:
+  """One phase: accuracy of all, old and new classes for both read-outs."""
+  n_old = sum(classes_per_phase[: result.phase])
+
+  def shares(confusion):
+    return {
+      "all": protocol.accuracy(confusion),
+      "old": protocol.accuracy(confusion, slice(n_old)) if n_old else None,
+      "new": protocol.accuracy(confusion, slice(n_old, None)),
+    }
+
+  final = result.confusion["final"]
+  return {
+    "phase": result.phase,
+    "classes_seen": result.classes_seen,
+    "accuracy": {name: protocol.accuracy(final[name]) for name in READOUTS},
+    "by_group": {
+      name: protocol.group_accuracies(final[name], classes_per_phase)
+      for name in READOUTS
+    },
+    "moments": {
+      moment: {name: shares(counts[name]) for name in READOUTS}
+      for moment, counts in result.confusion.items()
+    },
+    "memory": {"images": result.memory_images, "bytes": result.memory_bytes},
+    "diagnostics": dict(result.diagnostics),
+  }
+
+
+def run_record(
+  seed: int, phases: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+  """One seed: its phases, average accuracy and forgetting."""
+  return {
+    "seed": seed,
+    "phases": list(phases),
+    "average": {
+      name: protocol.average_accuracy([p["accuracy"][name] for p in phases])
+      for name in READOUTS
+    },
+    "forgetting": {
+      name: protocol.forgetting([p["by_group"][name][0] for p in phases])
+      for name in READOUTS
+    },
+  }
+
+
+def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+  """All seeds: means with 95 % confidence intervals."""
+
+  def estimate(values):
+    mean, ci95 = protocol.confidence_interval(values)
+    return {"mean": mean, "ci95": ci95}
+
+  return {
+    name: {
+      "average": estimate([run["average"][name] for run in runs]),
+      "forgetting": estimate([run["forgetting"][name] for run in runs]),
+      "per_phase": [
+        estimate([phase["accuracy"][name] for phase in phases])
+        for phases in zip(*(run["phases"] for run in runs), strict=True)
+      ],
+    }
+    for name in runs[0]["average"]
+  }

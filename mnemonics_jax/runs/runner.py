@@ -1,0 +1,184 @@
+"""A run: every seed, every phase, and what is written of them."""
+
+from collections.abc import Mapping, Sequence
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mnemonics_jax.data.stream import ClassStream
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.nn.identity import identity
+from mnemonics_jax.parallel import mesh, processes
+from mnemonics_jax.phase import Config, cost
+from mnemonics_jax.progress import (
+  Note,
+  Report,
+  RunBegins,
+  SeedBegins,
+  ignore,
+)
+from mnemonics_jax.runs import layout, records
+from mnemonics_jax.runs.claim import claim
+from mnemonics_jax.runs.lock import locked
+from mnemonics_jax.runs.metrics_log import MetricsLog
+from mnemonics_jax.runs.saver import Policy, Saver
+from mnemonics_jax.runs.seed_run import run_seed
+from mnemonics_jax.runs.signals import CONTINUE, Stop
+
+
+class Labels(NamedTuple):
+  """What people call a run; nothing here changes a number.
+
+  >>> Labels("digits · lucir", schedule="paper")
+  Labels(title='digits · lucir', preset='custom', schedule='paper')
+
+  Attributes:
+    title: parts separated by " · ".
+    preset: name of the settings it started from.
+    schedule: `paper` if it may stand beside published numbers.
+  """
+
+  title: str
+  preset: str = "custom"
+  schedule: str = "custom"
+
+
+def run(
+  config: Config,
+  stream: ClassStream,
+  workdir: str | Path,
+  *,
+  seeds: Sequence[int] = (0,),
+  settings: Mapping[str, Any] | None = None,
+  labels: Labels | None = None,
+  report: Report = ignore,
+  tensorboard: bool = False,
+  base_models: str | Path | None = None,
+  saving: Policy = Policy(),
+  advice: str = CONTINUE,
+) -> dict[str, Any]:
+  """Trains once per seed and returns (and writes) the results.
+
+  What has been done in `workdir` before is not done again: after an interruption
+  the same call continues, and ends with the same numbers.
+
+  >>> from mnemonics_jax import PerClass, data, methods, networks
+  >>> from mnemonics_jax.phase import Schedule
+  >>> stream = data.stream(data.load("digits"), phases=1, images_per_class=4)
+  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
+  >>> once = Schedule(epochs=1, batch_size=20)
+  >>> config = Config(
+  ...   network, methods.LwF(), stream.shape,
+  ...   memory=PerClass(2), base=once, train=once)
+  >>> results = run(config, stream, "my_run")
+  >>> results["title"], len(results["summary"]["head"]["per_phase"])
+  ('digits · lwf · herding · per_class:2', 2)
+  >>> run(config, stream, "my_run") == results  # Nothing is left to do.
+  True
+
+  Args:
+    config: what every phase does.
+    stream: the data, phase by phase.
+    workdir: where everything is written; docs/formats.md describes it.
+    seeds: of initialisation, sampling and augmentation.
+    settings: what decides the numbers, in names that people know. A directory of
+      other settings is refused. By default all of `config`, and the seeds.
+    labels: what people call the run.
+    report: hears where it is.
+    tensorboard: whether TensorBoard events are written, too.
+    base_models: where models of phase 0 are kept, None to train each anew.
+    saving: when checkpoints are written, and which are kept.
+    advice: a sentence on how to continue, if somebody stops it.
+
+  Returns:
+    The object in results.json.
+
+  Raises:
+    Stopped: a signal has asked for it; the next call continues.
+    Diverged: numbers became infinite.
+    UserError: what is asked for cannot be done.
+  """
+  workdir = Path(workdir)
+  title = stream.name, config.method.name, config.exemplars, str(config.memory)
+  labels = labels or Labels(" · ".join(title))
+  if settings is None:
+    settings = {**_fields(identity(config)), "seeds": list(seeds)}
+  _check(config, stream)
+  moved = claim(workdir, settings, stream.checksum)
+  stop = Stop(advice)
+  with (
+    locked(workdir),
+    stop.listening(f"What is saved in {workdir} is safe."),
+    MetricsLog(workdir, tensorboard=tensorboard) as log,
+  ):
+    result = functools.partial(layout.seed_result_path, workdir)
+    pending = [seed for seed in seeds if not result(seed).exists()]
+    _announce(report, config, stream, pending, moved)
+    for seed in pending:
+      report(SeedBegins(seed))
+      saver = Saver(seed, workdir, saving, log, stop, report)
+      record = run_seed(config, stream, saver, report, base_models)
+      layout.write_seed_result(workdir, seed, record)
+    results = _results(workdir, config, stream, seeds, labels)
+    layout.write_results(workdir, results)
+    stop.obey()
+    return results
+
+
+def _fields(value: Any, name: str = "") -> dict[str, Any]:
+  """An identity as one flat dict: `train.epochs`, `method`, `method.top`..."""
+  if not isinstance(value, dict):
+    return {name: value}
+  flat = {name: value["class"]} if name else {}
+  for field, part in value["fields"].items():
+    flat |= _fields(part, f"{name}.{field}" if name else field)
+  return flat
+
+
+def _announce(report, config, stream, pending, moved):
+  """What a person should know before the first step."""
+  work = cost.phase_work(config)
+  report(RunBegins(len(stream), tuple(pending), tuple(work)))
+  for note in filter(None, [*stream.notes, moved, cost.memory_note(config)]):
+    report(Note(f"Note: {note}"))
+
+
+def _check(config, stream):
+  """Refuses what could not be computed, before anything is written."""
+  if config.shape != stream.shape:
+    raise ValueError("config.shape is not stream.shape: they do not fit.")
+  devices = mesh.device_count()
+  sizes = {s.batch_size for s in (config.base, config.train, config.balance)}
+  for size in sizes:
+    if size % devices:
+      raise UserError(
+        "batch_size",
+        f"`batch_size={size}` cannot be shared equally by {devices} devices",
+        f"choose a multiple of {devices}",
+      )
+  if not processes.all_equal(stream.checksum >> 1):
+    raise UserError(
+      "data_dir",
+      "the processes have read different data",
+      "give all machines the same",
+    )
+
+
+def _results(workdir, config, stream, seeds, labels):
+  """The object of results.json, from what the seeds have written."""
+  runs = [layout.read_seed_result(workdir, seed) for seed in seeds]
+  return {
+    "title": labels.title,
+    "dataset": stream.name,
+    "method": config.method.name,
+    "exemplars": config.exemplars,
+    "memory": str(config.memory),
+    "readout": config.method.readout,
+    "preset": labels.preset,
+    "schedule": labels.schedule,
+    "classes_per_phase": list(stream.classes_per_phase),
+    "class_names": list(stream.class_names),
+    "seeds": list(seeds),
+    "runs": runs,
+    "summary": records.summary(runs),
+  }

@@ -1,0 +1,301 @@
+"""Checkpoints of a seed: after every phase, and every few minutes within one.
+
+  seed_0/checkpoints/phase_02           the state after phase 2
+  seed_0/checkpoints/phase_03_part_007  how far phase 3 has come since then
+
+A part rests on the phase before it. Computations are repeatable, so what is not
+in a checkpoint comes out the same when it is done again.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+import shutil
+import time
+from typing import Any, NamedTuple
+import zlib
+
+import jax
+import numpy as np
+
+from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.parallel import mesh, processes
+from mnemonics_jax.phase.stage import Journal
+from mnemonics_jax.progress import Note, Report
+from mnemonics_jax.runs import checkpoint, layout
+from mnemonics_jax.runs.clock import Clock
+from mnemonics_jax.runs.metrics_log import MetricsLog
+from mnemonics_jax.runs.packing import (
+  like_leaf,
+  pack_state,
+  to_host,
+  unpack_state,
+)
+from mnemonics_jax.runs.signals import Stop
+from mnemonics_jax.types import PhaseState, PyTree
+
+# Of the parts within a phase: what the loops of a phase offer, leaf by leaf.
+_FORMAT = 2
+# Parts of the running phase that are kept: the newest, and one to fall back on.
+_PARTS = 2
+
+
+class Policy(NamedTuple):
+  """When to save and what to keep.
+
+  >>> Policy(every=60.0)  # Once a minute; what a phase ends with stays.
+  Policy(every=60.0, keep=None)
+
+  Attributes:
+    every: seconds between checkpoints within a phase.
+    keep: how many checkpoints of phases to keep, None for all.
+  """
+
+  every: float = 180.0
+  keep: int | None = None
+
+
+class Saver(Journal):
+  """The journal of one seed's phases, kept on disk.
+
+  Args:
+    seed: its number.
+    workdir: of the run.
+    policy: when to save and what to keep.
+    log: the metrics; they go back to where a checkpoint was made.
+    stop: asked at every opportunity to save.
+    report: hears what a person should know.
+
+  Attributes:
+    seed: see above.
+    workdir: see above.
+    log: see above.
+    directory: where its checkpoints are.
+    clock: durations of the running phase; wants to hear its reports.
+  """
+
+  def __init__(
+    self,
+    seed: int,
+    workdir: Path,
+    policy: Policy,
+    log: MetricsLog,
+    stop: Stop,
+    report: Report,
+  ):
+    self.clock = Clock()
+    self.seed, self.workdir, self.log = seed, workdir, log
+    self.directory = layout.checkpoint_dir(workdir, seed)
+    self._policy = policy
+    self._stop, self._report = stop, report
+    self._saved = time.monotonic()
+    self._begin_phase(0)
+
+  def _say(self, text):
+    self._report(Note(text))
+
+  def _begin_phase(self, phase):
+    self._phase = phase
+    self._finished: dict[str, PyTree] = {}
+    self._running: tuple[str | None, list[np.ndarray]] = None, []
+    self.clock.restart({})
+
+  @property
+  def newest(self) -> str:
+    """The last checkpoint, for a message."""
+    names = self._phases() + self._parts()
+    return str(self.directory / names[-1]) if names else "none yet"
+
+  def restore(
+    self, begin: PhaseState
+  ) -> tuple[PhaseState, list[dict[str, Any]]]:
+    """The newest state, with the records of the phases before it.
+
+    Args:
+      begin: the state of a run that has not begun.
+    """
+    self.directory.mkdir(parents=True, exist_ok=True)
+    for draft in self.directory.glob("*.partial-*"):  # A kill left it.
+      shutil.rmtree(draft)
+    damaged: list[checkpoint.Damaged] = []
+    state, records, log_size = begin, [], None
+    if found := self._newest_good(self._phases(), damaged):
+      tree, info = found
+      state = unpack_state(begin, tree, info)
+      records, log_size = info["records"], info["log"]
+    self._begin_phase(state.phase)
+    found = self._newest_good(self._parts(state.phase), damaged)
+    unfit = _unfit(found[1]) if found else None
+    if unfit:
+      self._say(
+        f"The checkpoint within phase {state.phase} was made {unfit}; the phase"
+        " begins again."
+      )
+    elif found:
+      tree, info = found
+      leaves = tree.get("running", {})
+      self._finished = tree.get("finished", {})
+      self._running = info["stage"], [leaves[name] for name in sorted(leaves)]
+      self.clock.restart(info["seconds"])
+      log_size = info["log"]
+    if damaged and log_size is None and not unfit:
+      raise UserError(
+        "workdir",
+        f"{damaged[0]}, and there is no older checkpoint",
+        "start over in another `workdir`",
+      )
+    if log_size is None:
+      log_size = self.log.start_of(self.seed)
+    else:
+      self._say(
+        f"Continuing seed {self.seed} in phase {state.phase}{self._stage()}."
+      )
+    self.log.truncate(log_size)
+    for error in damaged:
+      aside = error.path.with_name(f"damaged_{error.path.name}")
+      shutil.rmtree(aside, ignore_errors=True)
+      error.path.rename(aside)
+      self._say(f"{error}. It is now {aside.name}, and an older one is used.")
+    if unfit:  # They know where the log ended, and it will be another one.
+      for name in self._parts(state.phase):
+        shutil.rmtree(self.directory / name)
+    stage = self._running[0] or ""
+    if not processes.all_equal(
+      zlib.crc32(f"{state.phase} {stage}".encode()) >> 1
+    ):
+      raise UserError(
+        "workdir",
+        f"the processes see different checkpoints in {self.directory}",
+        "put `workdir` on a disk that all machines see",
+      )
+    self._prune()  # Parts of a later phase rest on what is no longer there.
+    return state, records
+
+  def _newest_good(self, names, damaged):
+    """The first checkpoint that can be read, from the last; notes the others."""
+    for name in reversed(names):
+      try:
+        return checkpoint.restore(self.directory / name)
+      except checkpoint.Damaged as error:
+        damaged.append(error)
+      except OSError as error:
+        raise DiskError(
+          "workdir",
+          f"{self.directory / name} cannot be read now ({error}), and nothing was"
+          " changed",
+          "run it again when the disk answers, or with the Orbax that wrote it",
+        ) from error
+    return None
+
+  # The journal of the running phase.
+
+  def once(self, stage: str, compute: Callable[[], PyTree]) -> PyTree:
+    if stage not in self._finished:
+      self._finished[stage] = jax.tree.map(np.asarray, compute())
+      self._save_if_due(None, [])
+    return self._finished[stage]
+
+  def started(self, stage: str) -> bool:
+    return self._running[0] == stage
+
+  def resume(self, stage: str, like: PyTree) -> PyTree | None:
+    if not self.started(stage):
+      return None
+    stored = self._running[1]
+    leaves, structure = jax.tree.flatten(like)
+    pairs = zip(stored, leaves, strict=True)
+    return jax.tree.unflatten(structure, [like_leaf(*pair) for pair in pairs])
+
+  def offer(self, stage: str, state: PyTree) -> None:
+    self._save_if_due(stage, jax.tree.leaves(state))
+
+  def _save_if_due(self, stage, leaves):
+    waited = time.monotonic() - self._saved
+    due = processes.all_max(waited >= self._policy.every)
+    if not due and not self._stop.agreed():
+      return
+    self._running = stage, []
+    parts = self._parts(self._phase)
+    number = int(parts[-1].rpartition("_")[2]) + 1 if parts else 0
+    tree = {"running": {f"{i:05d}": x for i, x in enumerate(to_host(leaves))}}
+    tree["finished"] = self._finished
+    self._save(
+      layout.checkpoint_name(self._phase, number),
+      {name: part for name, part in tree.items() if part},
+      {"stage": stage, "seconds": self.clock.read()},
+      f"in phase {self._phase}{self._stage()}",
+    )
+    self._stop.obey()
+
+  def _stage(self):
+    """Where the running phase is, in words."""
+    if self._running[0]:
+      return f", stage {self._running[0]}"
+    return "".join(f", after stage {name}" for name in [*self._finished][-1:])
+
+  # The end of a phase.
+
+  def end_phase(self, state: PhaseState, records: list[dict[str, Any]]) -> None:
+    """Saves the state between two phases."""
+    self._begin_phase(state.phase)
+    info = {"classes_seen": state.classes_seen, "records": records}
+    done = state.phase - 1
+    name = layout.checkpoint_name(done)
+    self._save(name, pack_state(state), info, f"after phase {done}")
+    self._stop.obey()
+
+  def _save(self, name, tree, info, where):
+    began = time.monotonic()
+    info = info | {
+      "phase": self._phase,
+      "log": self.log.sync(),
+      "devices": mesh.device_count(),
+      "format": _FORMAT,
+    }
+    try:
+      size = checkpoint.save(self.directory / name, tree, info)
+    except OSError as error:
+      raise DiskError(
+        "workdir",
+        f"a checkpoint could not be written to {self.directory}"
+        f" ({error.strerror or error}); the last good one is {self.newest}",
+        "make room there and run it again to continue from it",
+      ) from error
+    self._prune()
+    self._saved = time.monotonic()
+    seconds = self._saved - began
+    self._say(f"Checkpoint {where}: {size / 1e6:.1f} MB in {seconds:.1f} s.")
+
+  def _prune(self):
+    parts, current = self._parts(), self._parts(self._phase)[-_PARTS:]
+    old = [name for name in parts if name not in current]
+    if self._policy.keep is not None:
+      old += self._phases()[: -self._policy.keep]
+    for name in old:
+      shutil.rmtree(self.directory / name, ignore_errors=True)
+
+  def _phases(self):
+    return self._names(lambda _, part: part is None)
+
+  def _parts(self, phase=None):
+    wanted = lambda p, part: part is not None and phase in (None, p)
+    return self._names(wanted)
+
+  def _names(self, wanted):
+    """Names of the checkpoints that are wanted, oldest first."""
+    names = [path.name for path in self.directory.glob("*")]
+    found = {name: layout.parse_checkpoint_name(name) for name in names}
+    places = {
+      name: (place[0], -1 if place[1] is None else place[1])
+      for name, place in found.items()
+      if place is not None and wanted(*place)
+    }
+    return sorted(places, key=lambda name: places[name])
+
+
+def _unfit(info):
+  """Why a part of a phase cannot be continued here, or None."""
+  if info.get("format", 1) != _FORMAT:
+    return "by another version"
+  if info["devices"] != mesh.device_count():
+    return f"on {info['devices']} devices"
+  return None

@@ -1,0 +1,122 @@
+"""One seed of a run: every phase, and what is written of it."""
+
+import functools
+from pathlib import Path
+import time
+from typing import Any
+
+from mnemonics_jax import phase as phase_lib
+from mnemonics_jax.data.stream import ClassStream
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.phase import Config
+from mnemonics_jax.progress import Event, Report, StepReport
+from mnemonics_jax.runs import base_models as base_models_lib
+from mnemonics_jax.runs import phase_arrays, records
+from mnemonics_jax.runs.metrics_log import MetricsLog
+from mnemonics_jax.runs.saver import Saver
+
+
+class Diverged(UserError):
+  """Numbers became infinite; what was saved before is good.
+
+  >>> error = Diverged("train", "Training diverged in epoch 3", "use a lower rate")
+  >>> error.stage, error.field, str(error)
+  ('train', 'learning_rate', 'Training diverged in epoch 3; use a lower rate.')
+
+  Attributes:
+    stage: in which it happened.
+  """
+
+  def __init__(self, stage: str, problem: str, fix: str):
+    super().__init__("learning_rate", problem, fix)
+    self.stage = stage
+
+
+def run_seed(
+  config: Config,
+  stream: ClassStream,
+  saver: Saver,
+  report: Report,
+  base_models: str | Path | None = None,
+) -> dict[str, Any]:
+  """Trains what is left of a seed; returns its record in result.json.
+
+  Args:
+    config: what every phase does.
+    stream: the data, phase by phase.
+    saver: knows the seed, its directory and where it was.
+    report: hears where it is.
+    base_models: where models of phase 0 are kept, None to train it.
+  """
+  seed, log = saver.seed, saver.log
+  mapped = phase_arrays.mapped_classes(stream.classes_per_phase)
+  write_epoch = _EpochWriter(log, seed)
+
+  def hear(event: Event) -> None:
+    for listener in (saver.clock, report, write_epoch):
+      listener(event)
+
+  options: dict[str, Any] = dict(report=hear, journal=saver)
+  if base_models is not None:
+    options["train"] = functools.partial(
+      base_models_lib.train, Path(base_models)
+    )
+  state, phases = saver.restore(phase_lib.begin_run(seed, config))
+  for number in range(state.phase, len(stream)):
+    try:
+      state, result = phase_lib.run_phase(
+        state, stream[number], config, **options
+      )
+    except FloatingPointError as error:
+      stage = str(saver.clock.stage)
+      raise Diverged(
+        stage,
+        f"seed {seed}, phase {number}, stage {stage}: {error} The last good"
+        f" checkpoint is {saver.newest}",
+        "lower the learning rate of that stage",
+      ) from error
+    record = records.phase_record(result, stream.classes_per_phase)
+    phases.append(record)
+    log.write(
+      {"kind": "phase", "seed": seed, **record, "seconds": saver.clock.read()}
+    )
+    phase_arrays.write_phase_arrays(
+      saver.workdir,
+      seed,
+      number,
+      seen=result.classes_seen,
+      memory_images=state.memory.images,
+      memory_counts=state.memory.counts,
+      confusion=result.confusion,
+      changed=result.changed,
+      test_features=result.test_features,
+      exemplar_features=result.exemplar_features,
+      mapped=mapped,
+    )
+    saver.end_phase(state, phases)
+  return records.run_record(seed, phases)
+
+
+class _EpochWriter:
+  """A `Report` that writes completed epochs to the log."""
+
+  def __init__(self, log: MetricsLog, seed: int):
+    self._log, self._seed = log, seed
+    self._began = time.monotonic()
+
+  def __call__(self, event: Event) -> None:
+    if not isinstance(event, StepReport) or event.metrics is None:
+      return
+    now = time.monotonic()
+    self._log.write(
+      {
+        "kind": "epoch",
+        "seed": self._seed,
+        "phase": event.phase,
+        "stage": event.stage,
+        "epoch": event.epoch,
+        **event.metrics,
+        "seconds": now - self._began,
+      }
+    )
+    self._began = now

@@ -1,0 +1,159 @@
+"""Mistakes are explained before anything is traced."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.conv_model import ALL, apply_fn, change, draw
+
+from mnemonics_jax import bilevel
+from mnemonics_jax.bilevel import Exemplars, Features
+
+EXEMPLARS, VARIABLES, (IMAGES, LABELS) = draw(np.float32)
+ONLY_PARAMS = {"params": VARIABLES["params"]}
+
+
+def _with(**fields):
+  return dict(exemplars=EXEMPLARS._replace(**fields))
+
+
+def _cast(dtype):
+  return _with(images=EXEMPLARS.images.astype(dtype))
+
+
+CASES = {
+  "bfloat16": (_cast(jnp.bfloat16), TypeError, "bfloat16; expected float32"),
+  "float16": (_cast(jnp.float16), TypeError, "float16; expected float32"),
+  "uint8": (_cast(jnp.uint8), TypeError, "from_uint8"),
+  "grey levels": (
+    _with(images=255 * EXEMPLARS.images),
+    ValueError,
+    "divide 8-bit values by 255",
+  ),
+  "not a number": (
+    _with(images=EXEMPLARS.images.at[0].set(jnp.nan)),
+    ValueError,
+    "must lie in",
+  ),
+  "no exemplars": (
+    dict(exemplars=Exemplars(IMAGES[:0], LABELS[:0])),
+    ValueError,
+    "at least one image",
+  ),
+  "a label too high": (
+    _with(labels=EXEMPLARS.labels.at[0].set(3)),
+    ValueError,
+    r"Label 3 in exemplars.*3 logits",
+  ),
+  "too few labels": (
+    _with(labels=EXEMPLARS.labels[:5]),
+    ValueError,
+    "expected integer class indices",
+  ),
+  "a mask of numbers": (
+    _with(mask=jnp.ones(6)),
+    ValueError,
+    "mask of exemplars is float32",
+  ),
+  "data of half precision": (
+    dict(batch=(IMAGES.astype(jnp.bfloat16), LABELS)),
+    TypeError,
+    "validation data is bfloat16",
+  ),
+  "no data": (
+    dict(batch=(IMAGES[:0], LABELS[:0])),
+    ValueError,
+    "There is no validation data",
+  ),
+  "data of four parts": (
+    dict(batch=(IMAGES, LABELS, None, None)),
+    TypeError,
+    r"Expected \(images, labels\)",
+  ),
+  "too many active classes": (
+    dict(active=jnp.ones(4, bool)),
+    ValueError,
+    "pass bool.3.",
+  ),
+  "an inactive class": (
+    dict(active=jnp.arange(3) > 0),
+    ValueError,
+    r"Class 0 .* not active",
+  ),
+  "no transfer": (
+    dict(config=change(ALL, scope="transfer"), variables=ONLY_PARAMS),
+    ValueError,
+    "which does not exist",
+  ),
+  "a model that returns more": (
+    dict(apply_fn=lambda v, x: (apply_fn(v, x), {})),
+    ValueError,
+    "logits .images, classes. and nothing",
+  ),
+  "a model without a mode": (
+    dict(
+      apply_fn=lambda v, x: apply_fn(v, x),
+      config=change(ALL, batch_norm="batch"),
+    ),
+    ValueError,
+    "no such argument",
+  ),
+  "no key": (
+    dict(config=change(ALL, augment=lambda key, x: x)),
+    ValueError,
+    "pass key=",
+  ),
+  "two inner batches for three steps": (
+    dict(inner_data=(IMAGES.reshape(2, 4, 4, 4, 1), LABELS.reshape(2, 4))),
+    ValueError,
+    "inner_steps=3",
+  ),
+  "a head without features": (
+    dict(config=change(ALL, scope="head")),
+    ValueError,
+    "features_fn and head_fn",
+  ),
+  "no model": (dict(apply_fn=None), ValueError, "No model"),
+  "features for a whole model": (
+    dict(batch=Features(IMAGES.reshape(8, -1), LABELS)),
+    ValueError,
+    "Cached Features only serve",
+  ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_mistakes_are_explained(case):
+  changes, error, message = CASES[case]
+  call = dict(
+    exemplars=EXEMPLARS,
+    variables=VARIABLES,
+    batch=(IMAGES, LABELS),
+    apply_fn=apply_fn,
+    config=ALL,
+  )
+  with pytest.raises(error, match=message):
+    bilevel.hypergradient(**(call | changes))
+
+
+def test_masked_rows_are_nobodys_mistake():
+  """Whatever stands in them is never looked at."""
+  wild = Exemplars(
+    EXEMPLARS.images.at[5].set(99.0),
+    EXEMPLARS.labels.at[5].set(77),
+    jnp.arange(6) < 5,
+  )
+  bilevel.prepare(
+    wild, VARIABLES, (IMAGES, LABELS), apply_fn=apply_fn, config=ALL
+  )
+
+
+def test_starts_must_be_stacked_variables_and_fit_the_data():
+  prepare = lambda starts, data=(IMAGES, LABELS): bilevel.prepare(
+    EXEMPLARS, VARIABLES, data, apply_fn=apply_fn, config=ALL, starts=starts
+  )
+  prepare(jax.tree.map(lambda x: jnp.stack([x, x]), VARIABLES))
+  with pytest.raises(ValueError, match="one more axis"):
+    prepare(VARIABLES)
+  with pytest.raises(ValueError, match="one more axis"):
+    prepare({"params": VARIABLES["params"]})

@@ -1,0 +1,154 @@
+"""The meta level as three functions of a state: init, steps, measure."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.mlp_model import (
+  KEY,
+  ON_FEATURES,
+  TINY,
+  apply_fn,
+  assert_equal,
+  change,
+  draw,
+  features_fn,
+)
+
+from mnemonics_jax import bilevel
+from mnemonics_jax.bilevel import BilevelConfig, Features
+from mnemonics_jax.bilevel.meta_level import initial_features
+
+RANDOM = change(
+  TINY,
+  steps_per_epoch=5,
+  inner_batch_size=2,
+  batch_size=8,
+  augment=lambda key, x: x * jax.random.uniform(key, (len(x), 1, 1, 1)),
+)
+
+
+def _begin(config=RANDOM, **options):
+  exemplars, variables, data = draw()
+  problem = bilevel.prepare(
+    exemplars, variables, data, config=config, **options
+  )
+  return problem, bilevel.init(KEY, exemplars, config)
+
+
+def test_the_first_state_is_the_exemplars_themselves():
+  problem, state = _begin()
+  assert state.step == 0 and state.key == KEY
+  assert_equal(state.images, problem.exemplars.images)
+  assert_equal(state.initial, problem.exemplars.images)
+  assert all(total == 0 for total in state.sums.values())
+  assert (problem.steps, problem.total_steps) == (5, 15)
+
+
+def test_steps_never_pass_the_end_of_an_epoch():
+  problem, state = _begin()
+  reached = []
+  for count in (3, 3, 99, 1, 4):
+    state = bilevel.steps(problem, state, count)
+    reached.append(int(state.step))
+  assert reached == [3, 5, 10, 11, 15]
+
+
+def test_steps_are_the_same_however_they_are_cut():
+  """One at a time, all at once, and through a file."""
+  problem, begin = _begin()
+  whole = single = begin
+  for _ in range(problem.config.epochs):
+    whole = bilevel.steps(problem, whole, 5)
+  while single.step < problem.total_steps:
+    raw = single._replace(key=jax.random.key_data(single.key))
+    loaded = jax.tree.map(np.asarray, raw)
+    loaded = loaded._replace(key=jax.random.wrap_key_data(loaded.key))
+    single = bilevel.steps(problem, loaded, 1)
+  assert whole.key == single.key
+  assert_equal(whole._replace(key=None), single._replace(key=None))
+  assert np.abs(whole.images - begin.images).max() > 0
+
+
+def test_steps_leave_their_state_alone():
+  problem, begin = _begin()
+  before = jax.tree.map(np.array, begin._replace(key=None))
+  one, two = (bilevel.steps(problem, begin, 2) for _ in range(2))
+  assert_equal(before, begin._replace(key=None))
+  assert_equal(one._replace(key=None), two._replace(key=None))
+
+
+def test_a_step_is_adam_on_the_hypergradient():
+  """Without limits: images − β · g / (|g| + ε) after bias correction."""
+  config = change(TINY, max_change=None, outer_schedule="constant")
+  problem, begin = _begin(config)
+  exemplars, variables, (images, labels) = draw()
+  _, grads = jax.jit(
+    lambda e, v, x, y: bilevel.hypergradient(e, v, (x, y), config=config)
+  )(exemplars, variables, images, labels)
+  after = bilevel.steps(problem, begin, 1).images
+  expected = begin.images - 0.003 * grads / (jnp.abs(grads) + 1e-8)
+  np.testing.assert_allclose(after, jnp.clip(expected, 0, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [RANDOM, change(RANDOM, scope="all")])
+def test_measuring_gives_the_history_of_optimize_exemplars(config):
+  exemplars, variables, data = draw()
+  model = dict(apply_fn=apply_fn, config=config)
+  result = bilevel.optimize_exemplars(KEY, exemplars, variables, data, **model)
+  problem, state = _begin(config, apply_fn=apply_fn)
+  rows = []
+  while state.step < problem.total_steps:
+    state = bilevel.steps(problem, state, 2)
+    if state.step % problem.steps == 0:
+      rows.append(bilevel.measure(problem, state))
+  assert_equal(bilevel.History.of(rows), result.history)
+  assert_equal(state.images, result.exemplars.images)
+
+
+def test_measuring_changes_nothing_and_may_be_given_its_reference():
+  problem, state = _begin()
+  reference = initial_features(problem, state)
+  state = bilevel.steps(problem, state, 5)
+  one = bilevel.measure(problem, state)
+  assert one == bilevel.measure(problem, state, reference)
+  moved = np.asarray(state.images - state.initial)
+  assert one["displacement"] == pytest.approx(255 * np.abs(moved).mean(), 1e-4)
+  assert one["loss"] == pytest.approx(float(state.sums["loss"]) / 5)
+
+
+def test_measured_losses_belong_to_one_epoch():
+  """Sums begin anew with each."""
+  problem, state = _begin()
+  state = bilevel.steps(problem, state, 5)
+  first = float(state.sums["loss"])
+  state = bilevel.steps(problem, state, 1)
+  assert 0 < float(state.sums["loss"]) < 0.9 * first
+
+
+def test_data_pass_the_backbone_once_if_only_the_head_trains():
+  _, variables, (images, _) = draw()
+  problem, _ = _begin(ON_FEATURES)
+  assert isinstance(problem.valid, Features)
+  expected = features_fn(variables, bilevel.from_uint8(images))
+  np.testing.assert_allclose(problem.valid.features, expected, atol=1e-5)
+  whole, _ = _begin(BilevelConfig(), apply_fn=apply_fn)
+  assert_equal(whole.valid.images, images)
+  # Several starts have several backbones.
+  starts = jax.tree.map(lambda x: jnp.stack([x, x]), variables)
+  several, _ = _begin(ON_FEATURES, starts=starts)
+  assert_equal(several.valid.images, images)
+
+
+def test_an_epoch_is_a_pass_over_the_data_unless_it_has_a_length():
+  config = change(TINY, steps_per_epoch=None, batch_size=16)
+  assert _begin(config)[0].steps == 3  # 40 samples in batches of 16.
+  assert _begin(change(config, steps_per_epoch=7))[0].steps == 7
+  assert _begin(change(config, batch_size=100))[0].batch_size == 40
+
+
+def test_divergence_names_epoch_steps_and_loss():
+  config = change(TINY, inner_lr=float("inf"))
+  problem, state = _begin(config)
+  with pytest.raises(FloatingPointError, match=r"epoch 0, steps 0 to 2 \(meta"):
+    bilevel.steps(problem, state, 99)

@@ -1,0 +1,298 @@
+"""Image directories: kinds of images, layouts, and what is wrong with them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+import pytest
+from support.data_files import BLUE, RED, save_image, write_bomb, write_folder
+
+from mnemonics_jax import data
+from mnemonics_jax.data.decode import decode
+
+
+@pytest.fixture
+def root(tmp_path):
+  return write_folder(tmp_path / "d")
+
+
+def load(root, **options):
+  options = {"image_size": 8, "cache_dir": root.parent / "cache"} | options
+  return data.load("folder", root, **options)
+
+
+def test_train_and_val(root):
+  dataset = load(root)
+  assert dataset.class_names == ("cat", "dog")
+  assert dataset.train_labels.tolist() == [0] * 5 + [1] * 5
+  assert dataset.test_labels.tolist() == [0, 1]
+  assert dataset.train_images.shape == (10, 8, 8, 3)
+  np.testing.assert_array_equal(dataset.train_images[:5], [[[RED] * 8] * 8] * 5)
+  np.testing.assert_array_equal(dataset.test_images[1], [[BLUE] * 8] * 8)
+  assert dataset.notes == ()
+
+
+def test_second_load_decodes_nothing(root, monkeypatch):
+  first = load(root)
+  monkeypatch.setattr("mnemonics_jax.data.decode.decode", None)
+  np.testing.assert_array_equal(load(root).train_images, first.train_images)
+
+
+def test_test_directory_stands_in_for_val(root):
+  (root / "val").rename(root / "test")
+  assert load(root).test_labels.tolist() == [0, 1]
+
+
+def test_classes_without_train_directory(root):
+  dataset = load(root / "train", val_fraction=0.4)
+  assert dataset.class_names == ("cat", "dog")
+  assert dataset.train_labels.tolist() == [0] * 3 + [1] * 3
+
+
+def test_held_out_fraction(root):
+  for path in (root / "val").glob("*/*"):
+    path.unlink()
+  for path in ("val/cat", "val/dog", "val"):
+    (root / path).rmdir()
+  for i in range(10):  # Each image its own grey level, so that it is known.
+    for name in ("cat", "dog"):
+      save_image(root / "train" / name / f"{i}.png", (i * 20 + 10,) * 3)
+
+  def held(**options):
+    dataset = load(root, **options)
+    train = dataset.train_images[dataset.train_labels == 0][:, 0, 0, 0]
+    test = dataset.test_images[dataset.test_labels == 0][:, 0, 0, 0]
+    assert sorted([*train, *test]) == [i * 20 + 10 for i in range(10)]
+    return test.tolist()
+
+  assert len(held(val_fraction=0.3)) == 3
+  assert len(held(val_fraction=0.01)) == 1
+  assert len(held(val_fraction=0.99)) == 9
+  assert held() == held(cache_dir=root.parent / "other")
+  assert len({tuple(held(seed=seed)) for seed in range(8)}) > 3
+  before = set(held(val_fraction=0.3))
+  # Removing a training image does not reshuffle the others.
+  gone = next(i for i in range(10) if i * 20 + 10 not in before)
+  (root / f"train/cat/{gone}.png").unlink()
+  dataset = load(root, val_fraction=0.3)
+  test = dataset.test_images[dataset.test_labels == 0][:, 0, 0, 0]
+  assert set(test.tolist()) == before
+
+
+@pytest.mark.parametrize(
+  "name",
+  ["a.PNG", "a.jpg", "a.JPEG", "a.Jpeg", "a.bmp", "a.webp", "deep/a.png"],
+)
+def test_suffixes_in_any_case(root, name):
+  save_image(root / "train/cat" / name)
+  assert np.bincount(load(root).train_labels).tolist() == [6, 5]
+
+
+def test_hidden_and_other_files_are_not_images(root):
+  for name in (".hidden.png", "._a.jpg", "notes.txt", ".checkpoints/0.png"):
+    path = root / "train/cat" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("no image")
+  (root / "train/.cache").mkdir()
+  assert load(root, strict=True).train_labels.tolist() == [0] * 5 + [1] * 5
+
+
+KINDS = {
+  "grey": ({"mode": "L", "color": (100,) * 3}, (100,) * 3),
+  "palette": ({"mode": "P", "color": BLUE}, BLUE),
+  "bilevel": ({"mode": "1", "color": (255,) * 3}, (255,) * 3),
+  "rgba opaque": ({"mode": "RGBA"}, RED),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_modes(tmp_path, kind):
+  options, expected = KINDS[kind]
+  image = decode(save_image(tmp_path / "a.png", **options), 8)
+  np.testing.assert_array_equal(image, [[expected] * 8] * 8)
+
+
+def test_alpha_is_white_behind(tmp_path):
+  path = tmp_path / "a.png"
+  # Half of red over white: 255, 127 or 128, the same.
+  Image.new("RGBA", (9, 9), (255, 0, 0, 128)).save(path)
+  np.testing.assert_allclose(decode(path, 8)[4, 4], [255, 127, 127], atol=1)
+  Image.new("LA", (9, 9), (0, 0)).save(path)
+  np.testing.assert_array_equal(decode(path, 8), 255)
+  palette = Image.new("P", (9, 9), 1)
+  palette.putpalette([0, 0, 0, 10, 20, 30])
+  palette.save(path, transparency=1)
+  np.testing.assert_array_equal(decode(path, 8), 255)
+  palette.save(path, transparency=0)
+  np.testing.assert_array_equal(decode(path, 8)[0, 0], [10, 20, 30])
+
+
+def test_cmyk(tmp_path):
+  path = tmp_path / "a.jpg"
+  Image.new("CMYK", (16, 16), (0, 255, 255, 0)).save(path)  # No cyan: red.
+  np.testing.assert_allclose(decode(path, 8)[4, 4], RED, atol=6)
+
+
+def test_sixteen_bits(tmp_path):
+  path = tmp_path / "a.png"
+  values = np.full((9, 9), 40000, np.uint16)
+  Image.fromarray(values).save(path)
+  # 40000 / 65535 · 255 = 155.6
+  np.testing.assert_array_equal(decode(path, 8), 156)
+
+
+def test_exif_orientation(tmp_path):
+  path = tmp_path / "a.jpg"
+  pixels = np.zeros((32, 32, 3), np.uint8)
+  pixels[:16] = 255  # White above as stored.
+  exif = Image.Exif()
+  exif[0x0112] = 3  # To be shown upside down.
+  Image.fromarray(pixels).save(path, exif=exif)
+  shown = decode(path, 8)
+  assert shown[1].min() < 10 and shown[6].min() > 245
+
+
+def test_damaged_exif_is_no_reason_to_skip(tmp_path):
+  path = save_image(tmp_path / "a.jpg", exif=b"Exif\0\0garbage that is no TIFF")
+  np.testing.assert_allclose(decode(path, 8)[4, 4], RED, atol=6)
+
+
+def test_shorter_side_is_resized_then_the_centre_cropped(tmp_path):
+  # A ramp of 4 per column stays a ramp: column j of the result lies between
+  # columns 2j and 2j + 1 of the middle 16×16, which begins at column 16.
+  ramp = np.tile(4 * np.arange(48, dtype=np.uint8), (16, 1))
+  expected = 4 * (16 + 2 * np.arange(8) + 0.5)
+  for name, pixels in (("wide.png", ramp), ("tall.png", ramp.T)):
+    Image.fromarray(pixels).save(tmp_path / name)
+    shown = decode(tmp_path / name, 8)[..., 0]
+    shown = shown if name == "wide.png" else shown.T
+    np.testing.assert_array_equal(shown, np.tile(expected, (8, 1)))
+
+
+def test_fine_patterns_are_averaged(tmp_path):
+  checker = (np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8)
+  Image.fromarray(checker).save(tmp_path / "a.png")
+  small = decode(tmp_path / "a.png", 8)[2:6, 2:6].astype(int)
+  assert abs(small - 127.5).max() < 6  # Nearest neighbour gives 0 or 255.
+
+
+def damage(root: Path) -> dict[str, str]:
+  """Adds unreadable files to a class; returns their names and reasons."""
+  cat = root / "train/cat"
+  (cat / "empty.png").touch()
+  (cat / "text.jpg").write_text("hello")
+  whole = save_image(cat / "cut.jpg", size=(200, 200)).read_bytes()
+  (cat / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+  write_bomb(cat / "bomb.png", 60000, 60000)
+  write_bomb(cat / "large.png", 10000, 10000)
+  write_bomb(cat / "wide.png", 1 << 30, 1)
+  (cat / "dangling.png").symlink_to("nowhere.png")
+  (cat / "loop.png").symlink_to("loop.png")
+  os.mkfifo(cat / "pipe.png")
+  Image.new("RGB", (9, 9)).save(cat / "tiff.png", format="TIFF")
+  (cat / "new\nline \udcff.png").write_bytes(b"x")
+  return {
+    "empty.png": "not a PNG",
+    "text.jpg": "not a PNG",
+    "cut.jpg": "truncated",
+    "bomb.png": "pixels",
+    "large.png": "10000×10000 pixels are too many",
+    "wide.png": "pixels",
+    "dangling.png": "",
+    "loop.png": "",
+    "pipe.png": "not a regular file",
+    "tiff.png": "not a PNG",
+    "new\\nline \\udcff.png": "not a PNG",
+  }
+
+
+def test_unreadable_files_are_listed_and_skipped(root):
+  reasons = damage(root)
+  dataset = load(root)
+  assert dataset.train_labels.tolist() == [0] * 5 + [1] * 5
+  assert len(dataset.notes) == len(reasons)
+  for name, reason in reasons.items():
+    (note,) = [n for n in dataset.notes if f"train/cat/{name}:" in n]
+    assert reason in note
+    assert note.isprintable()
+  assert load(root).notes == dataset.notes  # From the cache too.
+
+
+def test_strict_makes_them_fatal(root):
+  load(root, strict=True)
+  reasons = damage(root)
+  for _ in range(2):
+    with pytest.raises(data.DataError, match="leave out `strict`") as error:
+      load(root, strict=True)
+    for name in reasons:
+      assert name in str(error.value)
+    load(root)
+
+
+def test_links(root):
+  """A class may be a link; links that lead in circles are not followed."""
+  (root / "train/cat/loop").symlink_to(root / "train")
+  (root / "train/self").symlink_to(root / "train")
+  (root / "train/parent").symlink_to("..")
+  (root / "train/nothing").symlink_to("nothing")
+  elsewhere = root.parent / "elsewhere"
+  (root / "train/dog").rename(elsewhere)
+  (root / "train/dog").symlink_to(elsewhere)
+  dataset = load(root)
+  assert dataset.class_names == ("cat", "dog")
+  assert np.bincount(dataset.train_labels).tolist() == [5, 5]
+
+
+@pytest.mark.parametrize(
+  ("name", "shown"),
+  [
+    ("猫 ñ", "猫 ñ"),
+    ("<script>", "<script>"),
+    ("a\x1b[31m", "a\\x1b[31m"),
+    ("\udcff", "\\udcff"),
+  ],
+)
+def test_class_names_are_printable(root, name, shown):
+  for split in ("train", "val"):
+    save_image(root / split / name / "a.png", (9, 9, 9))
+  assert shown in load(root).class_names
+  assert shown in load(root).class_names  # From the cache too.
+
+
+@pytest.mark.parametrize(
+  ("options", "named"),
+  [
+    ({"image_size": 0}, "`image_size=0`"),
+    ({"image_size": -5}, "`image_size=-5`"),
+    ({"image_size": 10**6}, "`image_size=1000000`"),
+    ({"val_fraction": 0.0}, "`val_fraction=0.0`"),
+    ({"val_fraction": 1.0}, "`val_fraction=1.0`"),
+    ({"val_fraction": float("nan")}, "`val_fraction=nan`"),
+  ],
+)
+def test_bad_options(root, options, named):
+  with pytest.raises(data.DataError, match=named) as refused:
+    load(root, **options)
+  assert refused.value.field in options
+
+
+def test_missing_directory():
+  with pytest.raises(data.DataError, match="`data_dir` is missing"):
+    data.load("folder")
+
+
+def test_too_large_for_memory(root, monkeypatch):
+  pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}
+  monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+  # 12 images of 8×8×3 bytes twice are 4,608 bytes, one page has 4,096.
+  with pytest.raises(data.DataError, match="`image_size=8`"):
+    load(root)
+  pages["SC_PHYS_PAGES"] = 2
+  load(root)
+
+
+def test_progress(root):
+  calls = []
+  load(root, progress=lambda done, total: calls.append((done, total)))
+  assert calls == [(i + 1, 12) for i in range(12)]

@@ -1,0 +1,135 @@
+"""Every command explains itself, and is written down as it can be typed."""
+
+import importlib
+import json
+import os
+from pathlib import Path
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from experiments.__main__ import EXPERIMENTS
+
+ROOT = Path(__file__).parents[2]
+DOORS = {
+  "module": lambda name: ["-m", f"experiments.{name}"],
+  # What the console script `mnemonics-jax` does.
+  "script": lambda name: [
+    "-c",
+    "import sys; sys.argv[0] = 'mnemonics-jax';"
+    " from experiments.__main__ import main; main()",
+    name,
+  ],
+}
+FLAGS = {
+  "digits": {"method", "less_forget", "workdir", "devices"},
+  "cifar": {"method", "data_dir", "download"},
+  "folder": {"method", "data", "image_size"},
+  "tables": {"table", "rows", "root", "epochs", "data_dir"},
+  "report": {"output"},
+}
+OTHERS = {
+  "digits": {"data_dir", "table", "output"},
+  "cifar": {"image_size", "table", "output"},
+  "folder": {"data_dir", "table", "output"},
+  # Its rows or --root decide these.
+  "tables": {"workdir", "fresh", "method", "exemplars", "output"},
+  "report": {"method", "workdir", "devices"},
+}
+
+
+def call(door, name, *flags, cwd):
+  return subprocess.run(
+    [sys.executable, *DOORS[door](name), *flags],
+    cwd=cwd,
+    env=os.environ | {"HOME": str(cwd), "PYTHONPATH": str(ROOT)},
+    capture_output=True,
+    text=True,
+  )
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("door", DOORS)
+def test_help_shows_the_commands_words_and_flags(tmp_path, door, name):
+  done = call(door, name, "--help", cwd=tmp_path)
+  doc = importlib.import_module(f"experiments.{name}").__doc__ or ""
+  assert f"python -m experiments.{name}" in doc
+  for line in filter(None, map(str.strip, doc.splitlines())):
+    assert line in done.stdout, done.stderr
+  shown = {line.strip().partition(":")[0] for line in done.stdout.splitlines()}
+  shown = {part.removeprefix("--").removeprefix("[no]") for part in shown}
+  assert FLAGS[name] <= shown and not OTHERS[name] & shown
+
+
+def test_help_teaches_what_the_registry_knows(tmp_path):
+  text = " ".join(
+    call("module", "digits", "--help", cwd=tmp_path).stdout.split()
+  )
+  for part in (
+    "joint (head): the upper bound",
+    "mnemonics: learned by bilevel optimisation",
+    "per_class:20",
+    "λ_base of --method=lucir",
+  ):
+    assert part in text
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_command_of_a_run_can_be_typed_again(tmp_path, door):
+  """Whatever ends it: the directory is claimed before anything is trained."""
+  flags = (
+    "--learning_rate=1e30", "--preset=smoke", "--images_per_class=8",
+    "--base_classes=2", "--phases=1", "--memory=per_class:2",
+    "--exemplars=herding", "--batch_size=16", "--base_epochs=1",
+    "--notensorboard", "--net=resnet8",
+  )  # fmt: skip
+  done = call(door, "digits", *flags, "--workdir=a b", cwd=tmp_path)
+  assert done.returncode == 2, done.stderr
+  config = json.loads((tmp_path / "a b" / "config.json").read_text())
+  assert shlex.split(config["command"]) == [
+    "python", "-m", "experiments.digits", *flags, "--workdir=a b",
+  ]  # fmt: skip
+  again = subprocess.run(
+    [sys.executable, *shlex.split(config["command"])[1:]],
+    cwd=tmp_path,
+    env=os.environ | {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    capture_output=True,
+    text=True,
+  )
+  assert (again.returncode, again.stderr) == (2, done.stderr)
+
+
+TABLE = """
+import sys
+from experiments import command, running
+def stop(*_, **__):
+  raise SystemExit(7)
+running.run = stop
+sys.argv = ["{script}", *sys.argv[1:]]
+{door}
+"""
+ENTER = {
+  "module": "import runpy; runpy.run_module('experiments.tables',"
+  " run_name='__main__', alter_sys=True)",
+  "script": "from experiments.__main__ import main; sys.argv.insert(1,"
+  " 'tables'); main()",
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_command_of_a_table_can_be_typed_again(tmp_path, door):
+  flags = ["--table=2", "--rows=herding", "--phases=1"]
+  code = TABLE.format(script=door, door=ENTER[door])
+  done = subprocess.run(
+    [sys.executable, "-c", code, *flags],
+    cwd=tmp_path,
+    env=os.environ | {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 7, done.stderr
+  (path,) = (tmp_path / "runs" / "tables").glob("*.json")
+  expected = shlex.join(["python", "-m", "experiments.tables", *flags])
+  assert json.loads(path.read_text())["commands"] == [expected]

@@ -1,0 +1,151 @@
+"""Settings: their ranges, their identity, and the configuration they become."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from support import tiny
+
+from experiments.settings import Settings, build, check_effect
+from mnemonics_jax import augment, methods
+from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.memory import Total
+from mnemonics_jax.phase import Schedule
+
+PLAIN = Settings(
+  "tiny", "short", net="resnet8", memory="per_class:2", base_classes=3, phases=3
+)
+
+
+@pytest.mark.parametrize(
+  "field, values",
+  {
+    "epochs": (0, 10**6 + 1),
+    "meta_epochs": (0,),
+    "batch_size": (0, 2**16 + 1),
+    "exemplar_chunk": (0,),
+    "max_change": (-1, 256),
+    "order_seed": (-1, 2**32),
+    "seeds": ((), (1, 1), (-1,), (0, 2**32)),
+    "learning_rate": (0.0, -1.0, math.inf, math.nan),
+    "finetune_learning_rate": (0.0, math.nan),
+    "weight_decay": (-1e-9, math.inf, math.nan),
+    "less_forget": (-1.0, math.inf, math.nan),
+    "images_per_class": (0,),
+    "memory": ("20", "per_class:0", "total:x"),
+  }.items(),
+)
+def test_values_out_of_range_are_refused(field, values):
+  for value in values:
+    with pytest.raises(UserError, match=f"`{field}") as error:
+      dataclasses.replace(PLAIN, **{field: value})
+    assert error.value.field == field
+
+
+def test_the_ends_of_ranges_are_accepted():
+  dataclasses.replace(
+    PLAIN, epochs=1, max_change=0, seeds=(0, 2**32 - 1), less_forget=0.0,
+    weight_decay=0.0, images_per_class=1, batch_size=2**16,
+  )  # fmt: skip
+
+
+def test_the_identity_is_what_json_gives_back():
+  identity = PLAIN.identity()
+  assert json.loads(json.dumps(identity)) == identity
+  assert identity["seeds"] == [0] and identity["milestones"] == [0.5, 0.75]
+
+
+def test_settings_of_earlier_versions_have_the_identity_they_had():
+  newer = {"dtype", "exemplar_chunk", "less_forget"}
+  assert not newer & PLAIN.identity().keys()
+  changed = dataclasses.replace(
+    PLAIN, dtype="bfloat16", exemplar_chunk=3, less_forget=7.0
+  )
+  assert newer <= changed.identity().keys()
+  # Image folders had another λ_base.
+  images = dataclasses.replace(PLAIN, dataset="folder", less_forget=10.0)
+  assert "less_forget" not in images.identity()
+  images = dataclasses.replace(images, less_forget=5.0)
+  assert images.identity()["less_forget"] == 5.0
+
+
+def test_remat_is_no_part_of_the_identity():
+  stored = dataclasses.replace(PLAIN, remat=True)
+  assert stored.identity() == PLAIN.identity()
+
+
+def test_settings_become_the_librarys_configuration():
+  settings = dataclasses.replace(
+    PLAIN, memory="total:12", epochs=8, base_epochs=20, learning_rate=0.2,
+    weight_decay=0.001, batch_size=16, finetune="head", finetune_epochs=3,
+    finetune_learning_rate=0.05, augment="crop", adjust=True, exemplar_chunk=2,
+    exemplars="mnemonics", max_change=4, meta_epochs=7, less_forget=7.0,
+    transfer="out",
+  )  # fmt: skip
+  config, stream = build(settings, tiny.dataset())
+  assert stream.classes_per_phase == (3, 1, 1, 1)
+  assert config.shape == stream.shape
+  assert config.method == methods.LUCIR(less_forget_base=7.0)
+  assert config.memory == Total(12)
+  train = Schedule(8, 0.2, (4, 6), batch_size=16, weight_decay=0.001)
+  assert config.train == train
+  assert config.base == dataclasses.replace(
+    train, epochs=20, milestones=(10, 15)
+  )
+  assert config.balance == dataclasses.replace(
+    train, epochs=3, learning_rate=0.05, milestones=()
+  )
+  assert config.bilevel == BilevelConfig(max_change=4, epochs=7)
+  assert config.augment == augment.AUGMENTATIONS["crop"]
+  assert (config.adjust, config.exemplar_chunk) == (True, 2)
+  assert (config.transfer, config.finetune) == ("out", "head")
+
+
+def test_recipes_take_single_settings():
+  recipe = lambda **changes: (
+    build(dataclasses.replace(PLAIN, **changes), tiny.dataset())[0].bilevel
+  )
+  assert recipe() == BilevelConfig()
+  assert recipe(recipe="paper") == BilevelConfig.paper()
+  assert recipe(recipe="paper", scope="head") == BilevelConfig.paper(
+    scope="head"
+  )
+
+
+def test_the_upper_bound_sees_all_data_again():
+  settings = dataclasses.replace(PLAIN, method="joint", exemplars="herding")
+  _, stream = build(settings, tiny.dataset())
+  assert len(stream[1].labels) == 4 * 12
+
+
+def test_activations_may_have_half_precision():
+  half, _ = build(dataclasses.replace(PLAIN, dtype="bfloat16"), tiny.dataset())
+  full, _ = build(PLAIN, tiny.dataset())
+  assert half.network != full.network
+
+
+@pytest.mark.parametrize(
+  "changes, given",
+  [
+    (dict(method="joint", adjust=True), "adjust"),
+    (dict(method="joint", finetune="head"), "finetune"),
+    (dict(exemplars="herding"), "max_change"),
+    (dict(exemplars="herding", adjust=True), "init_exemplars"),
+    (dict(finetune="none"), "finetune_epochs"),
+    (dict(method="lwf"), "less_forget"),
+    (dict(distill=False), "less_forget"),
+  ],
+)
+def test_what_would_change_nothing_is_refused(changes, given):
+  settings = dataclasses.replace(PLAIN, **changes)
+  with pytest.raises(UserError, match=f"`{given}` has no effect with `"):
+    check_effect(settings, {given})
+  check_effect(settings, set())
+
+
+def test_what_has_an_effect_is_accepted():
+  adjusted = dataclasses.replace(PLAIN, exemplars="herding", adjust=True)
+  check_effect(adjusted, {"max_change", "recipe", "less_forget"})
+  check_effect(dataclasses.replace(PLAIN, finetune="all"), {"finetune_epochs"})

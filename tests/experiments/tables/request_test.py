@@ -1,0 +1,84 @@
+"""What the flags of a table ask for, and which mistakes they may have."""
+
+import sys
+
+from absl.testing import flagsaver
+import pytest
+from support import tables
+
+from experiments import command
+from experiments import tables as tables_command
+from mnemonics_jax.errors import UserError
+
+
+def test_whole_seeds_come_first(tmp_path):
+  request = tables.request(
+    tmp_path, rows="mnemonics,herding", seeds="2,0", phases="2,5"
+  )
+  # Rows in the order of the table, all else in that of the command.
+  assert [(row.name, n, seed) for row, n, seed in request.cells()] == [
+    (row, n, seed)
+    for seed in (2, 0)
+    for n in (2, 5)
+    for row in ("herding", "mnemonics")
+  ]
+
+
+def test_the_upper_bound_is_a_row_for_those_who_ask(tmp_path):
+  names = lambda **flags: [
+    row.name for row in tables.request(tmp_path, table="1", **flags).rows
+  ]
+  assert "joint" not in names()
+  assert names(rows="lwf", upper_bound="true") == ["lwf", "joint"]
+
+
+def test_tables_of_other_settings_have_other_names(tmp_path):
+  request = tables.request(tmp_path, memory="per_class:2", transfer="none")
+  assert request.name == (
+    "table_2_digits_short_memory-per_class-2_transfer-none"
+  )
+
+
+def test_settings_are_checked_for_all_seeds_together(tmp_path):
+  with pytest.raises(UserError, match="names a seed twice"):
+    tables.request(tmp_path, seeds="1,0,1")
+
+
+BAD_FLAGS = [
+  ([], "--table=1, 2, s1 or s2"),
+  (["--table=3"], "--table=3"),
+  (["--table=2", "--rows=best"], "--rows=random,random_adjust,herding"),
+  (["--table=2", "--rows="], "--rows="),
+  (["--table=2", "--seeds="], "--seeds=0"),
+  (["--table=2", "--seeds=a"], "--seeds=0,1,2"),
+  (["--table=2", "--seeds=1,1"], "--seeds"),
+  (["--table=2", "--phases=6"], "--phases=6"),
+  (["--table=2", "--phases=5,5"], "--phases=5,5"),
+  (["--table=2", "--phases="], "--phases"),
+  (["--table=2", "--phases=x"], "--phases=x"),
+  (["--table=2", "--method=lwf"], "--rows"),
+  (["--table=2", "--noadjust"], "--rows"),
+  (["--table=2", "--workdir=here"], "--root"),
+  (["--table=2", "--fresh"], "--root"),
+  (["--table=1", "--memory=total:20"], "--table=s1"),
+  (["--table=s1", "--memory=per_class:2"], "--table=1"),
+  (["--table=s2", "--nodistill"], "--rows"),
+  (["--table=2", "--memory=per_class:1000"], "per_class:140"),
+  (["--table=2", "--epochs=0"], "--epochs"),
+  (["--table=2", "--dataset=mnist"], "--dataset"),
+]
+
+
+@pytest.mark.parametrize("flags, named", BAD_FLAGS)
+def test_mistakes_get_one_sentence_and_exit_code_2(
+  flags, named, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, "argv", ["tables", *flags])
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
+    command.run(tables_command.main)
+  assert stop.value.code == 2
+  message = capsys.readouterr().err.strip()
+  assert named in message and "Traceback" not in message
+  assert len(message.splitlines()) == 1
+  assert not list(tmp_path.iterdir())

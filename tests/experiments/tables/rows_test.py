@@ -1,0 +1,115 @@
+"""Rows of the paper's tables: what they set, and what the paper printed."""
+
+import pytest
+from support import tables, tiny
+
+from experiments.settings import build
+from experiments.tables import rows as table_rows
+from mnemonics_jax.phase import Phase, begin_run
+from mnemonics_jax.runs import base_models
+
+
+def test_rows_of_table_1_are_baselines_and_mnemonics(tmp_path):
+  request = tables.request(tmp_path, table="1")
+  found = {row.name: request.settings(row, 5, 0) for row in request.rows}
+  methods = ("lwf", "icarl", "bic", "lucir")
+  assert list(found) == [m + s for m in methods for s in ("", "_mnemonics")]
+  for method in methods:
+    for name, expected in [
+      (method, ("herding", False, "none", "none")),
+      (f"{method}_mnemonics", ("mnemonics", True, "in_out", "head")),
+    ]:
+      s = found[name]
+      assert s.method == method and s.memory == "per_class:5"
+      assert (s.exemplars, s.adjust, s.transfer, s.finetune) == expected
+
+
+def test_all_rows_of_table_2_transfer_and_finetune(tmp_path):
+  for preset, finetune, recipe in [
+    ("short", "head", "tuned"), ("paper", "all", "paper")
+  ]:  # fmt: skip
+    request = tables.request(tmp_path, preset=preset, dataset="cifar100")
+    assert request.phases == (5, 10, 25)
+    cells = [request.settings(row, 10, 3) for row in request.rows]
+    assert {(s.exemplars, s.adjust) for s in cells} == {
+      (kind, adjust)
+      for kind in ("random", "herding", "mnemonics")
+      for adjust in (False, True)
+    }
+    for s in cells:
+      assert (s.method, s.transfer, s.finetune) == ("lucir", "in_out", finetune)
+      assert (s.phases, s.seeds, s.memory) == (10, (3,), "per_class:20")
+    learned = [s.recipe for s in cells if s.exemplars == "mnemonics"]
+    assert learned == [recipe] * 2
+
+
+def test_budget_and_distillation_tables(tmp_path):
+  budget = tables.request(tmp_path, table="s1")
+  assert budget.settings(budget.rows[0], 5, 0).memory == "total:20"
+  budget = tables.request(tmp_path, table="s1", dataset="cifar100")
+  assert budget.settings(budget.rows[0], 5, 0).memory == "total:2000"
+  request = tables.request(tmp_path, table="s2")
+  found = {row.name: request.settings(row, 5, 0) for row in request.rows}
+  assert not found["nodistill"].distill and found["distill"].distill
+
+
+@pytest.mark.parametrize(
+  "table, flags, moved",
+  [
+    ("1", dict(max_change="4"), {"lucir_mnemonics", "lwf_mnemonics"}),
+    ("1", dict(finetune_epochs="3"), {"lucir_mnemonics", "lwf_mnemonics"}),
+    ("1", dict(finetune="all"), {"lucir_mnemonics", "lwf_mnemonics"}),
+    ("1", dict(less_forget="7"), {"lucir", "lucir_mnemonics"}),
+    ("s2", dict(less_forget="7"), {"distill"}),
+    ("2", dict(init_exemplars="random"), {"mnemonics", "mnemonics_adjust"}),
+  ],
+)
+def test_flags_reach_only_the_rows_they_matter_to(
+  tmp_path, table, flags, moved
+):
+  plain = tables.request(tmp_path, table=table)
+  given = tables.request(tmp_path, table=table, **flags)
+  assert given.name != plain.name == f"table_{table}_digits_short"
+  for row in plain.rows:
+    if row.name.startswith(("icarl", "bic")):  # As lwf.
+      continue
+    same = plain.settings(row, 5, 0) == given.settings(row, 5, 0)
+    assert same == (row.name not in moved), row.name
+
+
+def test_rows_share_the_base_models_they_have_in_common(tmp_path):
+  digits = tiny.dataset(classes=10, train=20)
+  names = {}
+  for table in ("1", "s2"):
+    request = tables.request(tmp_path, table=table, seeds="0", phases="1")
+    for row in request.available:
+      config, stream = build(request.settings(row, 1, 0), digits)
+      phase = Phase(begin_run(0, config), stream[0], config)
+      names[row.name] = base_models._name(phase)
+  assert names["lucir"] == names["lucir_mnemonics"]
+  assert names["lucir"] == names["distill"] == names["nodistill"]
+  assert names["bic"] == names["bic_mnemonics"] != names["lucir"]
+
+
+def test_papers_numbers():
+  approx = pytest.approx
+
+  def number(table, quantity, name, dataset, phases):
+    rows = {row.name: row for row in table_rows.rows(table, "short")}
+    return table_rows.paper_number(table, quantity, rows[name], dataset, phases)
+
+  for cell, percent in [
+    (("1", "avg_acc", "lucir_mnemonics", "cifar100", 5), 63.34),
+    (("1", "forgetting", "icarl", "cifar100", 25), 36.48),
+    (("2", "avg_acc", "herding", "cifar100", 10), 61.23),
+    (("s1", "avg_acc", "lwf", "cifar100", 25), 50.44),
+    (("s2", "forgetting", "nodistill", "cifar100", 5), 38.70),
+  ]:
+    assert number(*cell) == approx(percent / 100)
+  assert number("2", "avg_acc", "herding", "digits", 5) is None
+  assert number("2", "avg_acc", "herding", "cifar100", 7) is None
+  for table in table_rows.TABLES:
+    for row in table_rows.rows(table, "short"):
+      for quantity in ("avg_acc", "forgetting"):
+        for phases in (5, 10, 25):
+          assert number(table, quantity, row.name, "cifar100", phases)

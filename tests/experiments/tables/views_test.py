@@ -1,0 +1,59 @@
+"""A table in words: measured numbers beside the paper's."""
+
+import pytest
+from support import report_fixture, tables
+
+from experiments.paper import reductions
+from experiments.tables import cells as table_cells
+from experiments.tables import views
+from mnemonics_jax import runs
+
+
+@pytest.fixture
+def sheet(tmp_path):
+  """Two rows with N of 5 and 10, of which the last cell has failed."""
+  request = tables.request(tmp_path, dataset="cifar100", phases="5,10")
+  cells = []
+  for row in request.rows:
+    for phases in (5, 10) if row.name in tables.OFFSETS else ():
+      path = tmp_path / f"{row.name}{phases}"
+      report_fixture.write(path, seeds=(0,))
+      cell = table_cells.pending(row, phases, 0, path.name)
+      cells.append(table_cells.finished(cell, runs.load_run(path)))
+  cells[-1] = table_cells.failed(cells[-1], "loss is NaN")
+  return table_cells.Sheet(
+    "2", "cifar100", "short", request.available, cells,
+    {row.name: reductions(request.settings(row, 5, 0))
+     for row in request.available},
+  )  # fmt: skip
+
+
+def test_papers_numbers_stand_beside_and_are_labelled(sheet):
+  text = views.markdown(sheet, {"commands": ["python"]})
+  header = "| row | N = 5, measured | N = 5, paper | N = 10, measured |"
+  assert header in text
+  assert "| herding, not adjusted | 80.00 | 62.98 | 80.00 | 61.23 |" in text
+  assert "| mnemonics, not adjusted | 80.00 | 63.25 | failed | 61.86 |" in text
+  assert "Liu et al. (CVPR 2020) print in their Table 2 for CIFAR-100" in text
+
+
+def test_it_says_what_is_reduced_and_what_is_missing(sheet):
+  text = views.markdown(sheet, {"commands": ["python"]})
+  assert "net resnet8 (paper: resnet32), epochs 10 (paper: 160)" in text
+  assert "in some rows" in text and "recipe tuned (paper: paper)" in text
+  assert "3 of 4 cells have finished, 1 failed." in text
+  assert "loss is NaN" in text
+
+
+def test_the_page_has_the_numbers_of_the_text(sheet):
+  page = views.html(sheet, {"commands": ["python -m <b>"]})
+  for part in ("62.98", "61.86", "failed", "net resnet8 (paper: resnet32)"):
+    assert part in page
+  assert "<b>" not in page
+
+
+def test_cells_of_markdown_do_not_end_early():
+  table = views.Table(["a", "b"], [["x|y", "1"]], groups=[("", 1), ("N", 1)])
+  assert views.markdown_table(table).splitlines() == [
+    "| a | N, b |", "|---|---:|", "| x\\|y | 1 |",
+  ]  # fmt: skip

@@ -1,0 +1,121 @@
+"""A table on disk: several commands fill it, and it says how."""
+
+import csv
+import json
+import sys
+
+import pytest
+from support import tables
+
+from experiments import workdirs
+from experiments.tables import cells as table_cells
+from experiments.tables.writing import write_table
+from mnemonics_jax import runs
+from mnemonics_jax.errors import UserError
+
+
+def cells_of(request):
+  """Cells of made-up runs."""
+  tables.make_up(request)
+  found = {}
+  for row, phases, seed in request.cells():
+    settings = request.settings(row, phases, seed)
+    workdir = workdirs.default(settings, str(request.root))
+    cell = table_cells.pending(row, phases, seed, workdir.name)
+    cell = table_cells.finished(cell, runs.load_run(workdir))
+    found[table_cells.key(cell)] = cell
+  return found
+
+
+def test_finished_cells_become_a_table(tmp_path):
+  request = tables.request(
+    tmp_path, rows="mnemonics,herding", seeds="0,1,2", phases="2"
+  )
+  sheet = write_table(request, cells_of(request), draw=True)
+  record, text, page = tables.written(request)
+
+  # 80, 78, 76: t(2) = 4.303 times 2 / sqrt(3). 81, 80, 79: half of it.
+  assert (
+    "| herding, not adjusted | 78.00 ± 4.97 | – | head | 3 | reduced |" in text
+  )
+  assert "| mnemonics, not adjusted | 80.00 ± 2.48 | – | head | 3 |" in text
+  # Forgetting: 12, 10, 8 in both rows.
+  assert text.count("| 10.00 ± 4.97 | – |") == 2
+  assert "| minus herding, not adjusted | seeds | head, before |" in text
+  # Pairs differ by 1, 2, 3 in every read-out, and not in what was forgotten.
+  one = "+2.00 ± 2.48"
+  assert (
+    "| mnemonics, not adjusted | 3 |"
+    f" {one} | **{one}** | {one} | {one} | +0.00 ± 0.00 |" in text
+  )
+  assert "The paper has no numbers for digits" in text
+  assert "not with published numbers" in text
+  for part in ("78.00 ± 4.97", one, "<table>", "data:image/png"):
+    assert part in page
+  assert set(record["cells"]) == {
+    f"{row}/n2/seed_{seed}" for row in tables.OFFSETS for seed in range(3)
+  }
+  assert record["environment"]["git_commit"] == "0123abc"
+  assert [row.name for row in sheet.shown] == ["herding", "mnemonics"]
+
+  with open(tmp_path / "tables" / f"{request.name}_n2.csv") as file:
+    lines = list(csv.DictReader(file))
+  (base,) = [
+    line for line in lines
+    if (line["row"], line["panel"], line["classes_seen"])
+    == ("herding", "reported", "3")
+  ]  # fmt: skip
+  # 90, 88, 86 after phase 0.
+  assert float(base["mean_percent"]) == pytest.approx(88)
+  assert float(base["ci95_percent"]) == pytest.approx(4.968, abs=1e-3)
+
+
+def test_commands_with_other_seeds_and_rows_fill_one_table(
+  tmp_path, monkeypatch
+):
+  for flags in [
+    dict(rows="herding", seeds="0,1"),
+    dict(rows="herding", seeds="2"),
+    dict(rows="mnemonics", seeds="1,2"),
+  ]:
+    request = tables.request(tmp_path, phases="2", **flags)
+    monkeypatch.setattr(sys, "argv", ["tables", f"--seeds={flags['seeds']}"])
+    write_table(request, cells_of(request), draw=False)
+  record, text, _ = tables.written(request)
+  assert "| herding, not adjusted | 78.00 ± 4.97 |" in text
+  assert "| minus herding, not adjusted | seeds | head, before |" in text
+  assert "| mnemonics, not adjusted | 2 |" in text
+  assert len(record["cells"]) == 5
+  asked = [command.rpartition(" ")[2] for command in record["commands"]]
+  assert asked == ["--seeds=0,1", "--seeds=2", "--seeds=1,2"]
+
+  # A cell that would be run differently today is left out.
+  path = tmp_path / "tables" / f"{request.name}.json"
+  record["cells"]["herding/n2/seed_0"]["workdir"] = "another"
+  path.write_text(json.dumps(record))
+  write_table(request, cells_of(request), draw=False)
+  assert len(tables.written(request)[0]["cells"]) == 4
+
+
+def test_a_pending_cell_does_not_replace_what_another_command_has_ended(
+  tmp_path,
+):
+  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
+  done = cells_of(request)
+  write_table(request, done, draw=False)
+  ((key, cell),) = done.items()
+  write_table(request, {key: cell | {"status": "pending"}}, draw=False)
+  assert tables.written(request)[0]["cells"][key]["status"] == "finished"
+  failed = table_cells.failed(cell, "loss is NaN")
+  write_table(request, {key: failed}, draw=False)
+  assert tables.written(request)[0]["cells"][key]["status"] == "failed"
+
+
+def test_a_damaged_table_says_what_to_do(tmp_path):
+  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
+  path = tmp_path / "tables" / f"{request.name}.json"
+  path.parent.mkdir()
+  path.write_text("{")
+  with pytest.raises(UserError, match="remove it, and it is written again"):
+    write_table(request, {}, draw=False)
+  assert path.read_text() == "{"

@@ -1,0 +1,54 @@
+"""The same settings have the same directory, if it can be one."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from experiments import digits, folder, workdirs
+from experiments.settings import Settings
+from mnemonics_jax.errors import UserError
+
+DIGITS = Settings("digits", "smoke", **digits.PRESETS["smoke"])
+
+
+def test_names_are_those_of_earlier_versions():
+  """Written down when they were first made: runs must be found again."""
+  assert workdirs.default(DIGITS) == Path(
+    "runs/digits_lucir_mnemonics_per_class-5_n5_195b5da2"
+  )
+  images = Settings("folder", "short", **folder.PRESETS["short"], data="x")
+  assert workdirs.default(images, "elsewhere") == Path(
+    "elsewhere/folder_lucir_mnemonics_per_class-10_n5_00a5cadc"
+  )
+
+
+def test_whatever_changes_numbers_changes_the_name():
+  for change in [
+    dict(epochs=3),
+    dict(dtype="bfloat16"),
+    dict(exemplar_chunk=2),
+    dict(less_forget=4.0),
+    dict(seeds=(1,)),
+  ]:
+    changed = dataclasses.replace(DIGITS, **change)
+    assert workdirs.default(changed) != workdirs.default(DIGITS)
+  stored = dataclasses.replace(DIGITS, remat=True)  # The numbers are the same.
+  assert workdirs.default(stored) == workdirs.default(DIGITS)
+
+
+def test_a_fresh_start_leaves_the_old_directory(tmp_path):
+  out = tmp_path / "out"
+  assert workdirs.fresh(out) == out
+  out.mkdir()
+  assert workdirs.fresh(out) == tmp_path / "out-2"
+  (tmp_path / "out-2").mkdir()
+  assert workdirs.fresh(out) == tmp_path / "out-3"
+
+
+def test_what_cannot_be_a_directory_is_refused(tmp_path):
+  (tmp_path / "file").write_text("")
+  workdirs.check("root", tmp_path / "new" / "deep")
+  for path in ("file", "file/below", "x" * 300):
+    with pytest.raises(UserError, match=r"`root=.*` cannot be used \("):
+      workdirs.check("root", tmp_path / path)

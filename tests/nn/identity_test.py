@@ -1,0 +1,137 @@
+"""Identities: equal for what computes the same, different for all else."""
+
+import dataclasses
+import json
+from pathlib import Path
+import subprocess
+import sys
+from typing import NamedTuple
+
+from flax import linen
+import jax.numpy as jnp
+import pytest
+
+from mnemonics_jax import methods
+from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.nn import networks
+from mnemonics_jax.nn.augment import AUGMENTATIONS, CropFlip
+from mnemonics_jax.nn.heads import CosineHead, LinearHead
+from mnemonics_jax.nn.identity import identity
+from mnemonics_jax.nn.model import Model
+
+
+def _text(value):
+  return json.dumps(identity(value), sort_keys=True)
+
+
+class Pair(NamedTuple):
+  left: int
+  right: float
+
+
+class Own(linen.Module):
+  features: int = 3
+
+  @linen.compact
+  def __call__(self, images, train):
+    return linen.Dense(self.features)(images.mean((1, 2)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Cached:
+  value: int
+  speed: int = dataclasses.field(default=1, metadata={"identity": False})
+
+
+@dataclasses.dataclass
+class Mutable:
+  value: int = 0
+
+
+def test_by_hand():
+  here = f"{__name__}."
+  assert identity((1, 2.5, "a", True, None)) == [1, 2.5, "a", True, None]
+  assert identity(Pair(1, 2.0)) == {
+    "class": here + "Pair",
+    "fields": {"left": 1, "right": 2.0},
+  }
+  assert identity(Own(4)) == {"class": here + "Own", "fields": {"features": 4}}
+  assert identity((CropFlip(pad=1),)) == [
+    {
+      "class": "mnemonics_jax.nn.augment.CropFlip",
+      "fields": {"pad": 1, "mirror": True},
+    }
+  ]
+
+
+def test_fields_that_change_nothing_stay_out():
+  assert identity(Cached(1, speed=2)) == identity(Cached(1))
+  assert identity(Cached(1)) != identity(Cached(2))
+  # They are fields like any other for everything else.
+  assert Cached(1, speed=2) != Cached(1)
+
+
+def test_rematerialised_networks_are_the_same_network():
+  plain, remat = networks.resnet8(), networks.resnet8(remat=True)
+  assert remat.module.remat and remat != plain
+  assert identity(remat) == identity(plain)
+
+
+def test_configurations_differ_in_every_field():
+  network = networks.resnet8(image_shape=(8, 8, 3))
+  values = [
+    Model(network, CosineHead(), 10),
+    Model(network, CosineHead(), 11),
+    Model(network, CosineHead(9.0), 10),
+    Model(network, LinearHead(), 10),
+    Model(networks.resnet8(image_shape=(16, 16, 3)), CosineHead(), 10),
+    Model(networks.resnet8(width=8, image_shape=(8, 8, 3)), CosineHead(), 10),
+    Model(
+      networks.resnet8(image_shape=(8, 8, 3), dtype="bfloat16"),
+      CosineHead(),
+      10,
+    ),
+    Model(networks.Network(Own(), (8, 8, 3)), CosineHead(), 10),
+    *(method() for method in methods.METHODS.values()),
+    *(method(distill=False) for method in methods.METHODS.values()),
+    methods.LUCIR(less_forget_base=10.0),
+    *AUGMENTATIONS.values(),
+    BilevelConfig(),
+    BilevelConfig.paper(),
+  ]
+  texts = [_text(value) for value in values]
+  assert len(set(texts)) == len(values)
+  assert [_text(value) for value in values] == texts
+
+
+def test_another_process_finds_the_same():
+  code = (
+    "import json\nfrom mnemonics_jax.nn import networks\n"
+    "from mnemonics_jax.nn.identity import identity\n"
+    "print(json.dumps(identity(networks.resnet18()), sort_keys=True))"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code],
+    cwd=Path(__file__).parents[2],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout.strip() == _text(networks.resnet18())
+
+
+@pytest.mark.parametrize(
+  "value",
+  [
+    lambda x: x,
+    jnp.zeros(2),
+    [1, 2],
+    {"a": 1},
+    Mutable(),
+    (1, (2, object())),
+    BilevelConfig(augment=lambda key, images: images),
+  ],
+)
+def test_what_cannot_be_written_down_is_refused(value):
+  with pytest.raises(TypeError, match="frozen dataclass"):
+    identity(value)

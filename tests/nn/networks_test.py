@@ -1,0 +1,165 @@
+"""Networks: published parameter counts, signed features, batch statistics."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from mnemonics_jax import bilevel, methods
+from mnemonics_jax.nn import augment, networks
+from mnemonics_jax.nn.heads import CosineHead
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.phase.level import Level
+
+
+def _sizes(tree, name):
+  flat = jax.tree_util.tree_flatten_with_path(tree)[0]
+  return sum(leaf.size for path, leaf in flat if path[-1].key in name)
+
+
+def test_resnet32_has_the_known_number_of_weights():
+  params = jax.eval_shape(networks.resnet32().init, jax.random.key(0))["params"]
+  assert _sizes(params, ["kernel"]) == 463_792
+  assert _sizes(params, ["scale", "bias"]) == 2_464
+
+
+def test_resnet18_has_the_known_number_of_weights():
+  net = networks.resnet18()
+  params = jax.eval_shape(net.init, jax.random.key(0))["params"]
+  # torchvision's 11,689,512 without the classifier's 513,000.
+  assert _sizes(params, ["kernel", "scale", "bias"]) == 11_176_512
+  assert net.feature_dim == 512
+
+
+def test_resnet18_runs():
+  net = networks.resnet18(width=4, image_shape=(64, 64, 3))
+  variables = net.init(jax.random.key(0))
+  features, _ = net.features(variables, jnp.full((2, 64, 64, 3), 0.5))
+  assert features.shape == (2, 32)
+
+
+@pytest.fixture(scope="module")
+def small():
+  net = networks.resnet8(width=4, image_shape=(8, 8, 3))
+  return net, net.init(jax.random.key(0))
+
+
+def test_features_are_signed(small):
+  net, variables = small
+  images = jax.random.uniform(jax.random.key(1), (16, 8, 8, 3))
+  features, _ = net.features(variables, images)
+  assert features.shape == (16, net.feature_dim)
+  assert (features < 0).any() and (features > 0).any()
+
+
+def test_evaluation_leaves_statistics_and_training_moves_them(small):
+  net, variables = small
+  images = jax.random.uniform(jax.random.key(1), (16, 8, 8, 3))
+  _, same = net.features(variables, images, train=False)
+  assert same is variables["batch_stats"]
+  _, moved = net.features(variables, images, train=True)
+  changed = jax.tree.map(lambda a, b: bool((a != b).any()), same, moved)
+  assert all(jax.tree.leaves(changed))
+
+
+def test_images_are_normalised_inside():
+  plain = dict(width=4, image_shape=(8, 8, 3))
+  raw = networks.resnet8(**plain, mean=(0.0,) * 3, std=(1.0,) * 3)
+  own = networks.resnet8(**plain, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+  variables = raw.init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (2, 8, 8, 3))
+  by_hand = (images - jnp.array([0.5, 0.4, 0.3])) / jnp.array([0.2, 0.3, 0.4])
+  np.testing.assert_allclose(
+    own.features(variables, images)[0],
+    raw.features(variables, by_hand)[0],
+    rtol=1e-5,
+    atol=1e-5,
+  )
+
+
+def test_he_normal_fan_out():
+  kernel = networks.resnet8().init(jax.random.key(0))["params"]["Block_2"]
+  std = float(kernel["Conv_1"]["kernel"].std())
+  assert std == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.02)
+
+
+def test_channels_and_statistics_must_match():
+  with pytest.raises(ValueError, match="one per channel"):
+    networks.resnet8(image_shape=(8, 8, 1))
+
+
+def _value_and_grad(net, variables, images):
+  """Squared features with what comes along, and the gradient."""
+
+  def loss(params):
+    features, stats = net.features(variables | {"params": params}, images, True)
+    return jnp.sum(features**2), (features, stats)
+
+  program = jax.jit(jax.value_and_grad(loss, has_aux=True))
+  return program(variables["params"])
+
+
+def _stored_bytes(net, variables, images):
+  """Bytes that a forward pass leaves for the backward pass."""
+
+  def residuals(params):
+    apply = lambda p: net.features(variables | {"params": p}, images, True)[0]
+    return jax.tree.leaves(jax.vjp(apply, params)[1])
+
+  leaves = jax.eval_shape(residuals, variables["params"])
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _distance(a, b):
+  """Relative distance of two trees."""
+  difference = optax.tree.norm(optax.tree.sub(a, b))
+  return difference / optax.tree.norm(a)
+
+
+def test_remat_stores_less_and_changes_nothing():
+  make = functools.partial(networks.resnet8, image_shape=(16, 16, 3), width=8)
+  variables = make().init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (32, 16, 16, 3))
+  plain = _value_and_grad(make(), variables, images)
+  same = _value_and_grad(make(remat=True), variables, images)
+  assert _distance(plain, same) < 1e-5
+  # What remains are the weights, and an image-sized input of each block.
+  plain_bytes = _stored_bytes(make(), variables, images)
+  assert _stored_bytes(make(remat=True), variables, images) < plain_bytes / 3
+
+
+def test_bfloat16_computes_near_float32_and_keeps_what_lasts_in_float32():
+  make = functools.partial(networks.resnet8, image_shape=(8, 8, 3))
+  variables = make().init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (32, 8, 8, 3))
+  full = _value_and_grad(make(), variables, images)
+  half = _value_and_grad(make(dtype="bfloat16"), variables, images)
+  assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(half))
+  (_, (features, stats)), grads = full
+  (_, (half_features, half_stats)), half_grads = half
+  # Eight bits of precision, and not twenty-four.
+  assert 1e-4 < _distance(features, half_features) < 0.05
+  assert _distance(stats, half_stats) < 0.02
+  assert _distance(grads, half_grads) < 0.2
+
+
+def test_bfloat16_keeps_meta_gradients_in_float32():
+  rows = lambda n: bilevel.Exemplars(jnp.zeros((n, 8, 8, 3)), jnp.arange(n) % 2)
+  network = networks.resnet8(image_shape=(8, 8, 3), width=4, dtype="bfloat16")
+  model = Model(network, CosineHead(), 2)
+  for scope in ("head", "all"):
+    level = Level.of(
+      bilevel.BilevelConfig(inner_steps=2, scope=scope),
+      model,
+      methods.LUCIR(),
+      augment.NoAugmentation(),
+    )
+    program = functools.partial(bilevel.hypergradient, **level._asdict())
+    key = jax.random.key(0)
+    args = rows(4), model.init(key), rows(8)
+    assert "bf16" in str(jax.make_jaxpr(program)(*args, key=key))
+    loss, grads = jax.eval_shape(program, *args, key=key)
+    assert loss.dtype == grads.dtype == jnp.float32

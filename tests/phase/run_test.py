@@ -1,0 +1,234 @@
+"""Whole phases on a tiny data set, for every method."""
+
+import jax
+import numpy as np
+import pytest
+from support import compilations, journals, tiny
+
+from mnemonics_jax import memory, methods, phase, protocol
+from mnemonics_jax.phase import evaluate, exemplars
+from mnemonics_jax.phase.evaluate import extract
+
+
+def _run(config, stream, seed=0, forget=lambda i: None):
+  state, results = phase.begin_run(seed, config), []
+  for i, data in enumerate(stream):
+    state, result = phase.run_phase(state, data, config)
+    results.append(result)
+    forget(i)
+  return state, results
+
+
+class _Spy:
+  """Images that note which of them are asked for."""
+
+  def __init__(self, images):
+    self._images = images
+    self.asked = []
+
+  def __getitem__(self, rows):
+    self.asked.append(rows)
+    return self._images[rows]
+
+
+@pytest.mark.parametrize("name", sorted(methods.METHODS))
+def test_every_method_learns_all_phases(name):
+  method = methods.METHODS[name]()
+  data = tiny.dataset()
+  config, stream = tiny.setup(method, data=data, finetune="head")
+  spy = _Spy(data.train_images)
+  object.__setattr__(data, "train_images", spy)
+  state, results = _run(config, stream)
+  # The classes of a phase are asked for in it, once and never again.
+  asked = [set(data.train_labels[rows].tolist()) for rows in spy.asked]
+  if method.joint:
+    assert asked == [{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}]
+  else:
+    assert asked == [{0, 1, 2}, {3}, {4, 5}]
+  assert [r.classes_seen for r in results] == [3, 4, 6]
+  assert state.phase == 3 and state.classes_seen == 6
+  for result in results:
+    for moment in ("trained", "final"):
+      for readout in ("head", "nme"):
+        counts = result.confusion[moment][readout]
+        assert counts.shape == (result.classes_seen,) * 2
+        # Six test images of every class, each counted once.
+        assert counts.sum(1).tolist() == [6] * result.classes_seen
+  assert state.memory.counts.tolist() == [3] * 6
+  # Chance is 1/6. Few steps leave the head behind, the features are there.
+  assert protocol.accuracy(results[-1].confusion["final"]["nme"]) > 0.7
+  if method.joint:
+    assert protocol.accuracy(results[-1].confusion["final"]["head"]) > 0.5
+
+
+@pytest.mark.parametrize(
+  "name, options",
+  [
+    ("lucir", dict(exemplars="mnemonics", adjust=True, transfer="in_out")),
+    ("bic", dict(exemplars="random", adjust=True)),
+    pytest.param(
+      *("lwf", dict(exemplars="mnemonics", memory=memory.Total(12))),
+      marks=pytest.mark.slow,
+    ),
+    *(
+      pytest.param(
+        name, dict(exemplars=exemplars, adjust=True), marks=pytest.mark.slow
+      )
+      for name in ("lwf", "icarl", "bic", "lucir")
+      for exemplars in ("random", "herding", "mnemonics")
+    ),
+  ],
+)
+def test_results_do_not_depend_on_old_raw_data(name, options):
+  """After its phase a class's images are overwritten; nothing changes."""
+  method = methods.METHODS[name]()
+  config, stream = tiny.setup(method, finetune="all", **options)
+  honest, _ = _run(config, stream)
+  data = tiny.dataset()
+  config, stream = tiny.setup(method, finetune="all", data=data, **options)
+
+  def forget(i):
+    old = data.train_labels < sum(stream.classes_per_phase[: i + 1])
+    data.train_images[old] = 0
+
+  blind, _ = _run(config, stream, forget=forget)
+  assert not data.train_images.any()
+  jax.tree.map(np.testing.assert_array_equal, honest.variables, blind.variables)
+  np.testing.assert_array_equal(honest.memory.images, blind.memory.images)
+
+
+def test_only_the_joint_upper_bound_sees_old_data():
+  for method in (methods.LUCIR(), methods.Joint()):
+    _, stream = tiny.setup(method)
+    labels = set(stream[2].labels.tolist())
+    assert labels == (set(range(6)) if method.joint else {4, 5})
+
+
+def test_same_seed_same_numbers_other_seed_other_numbers():
+  config, stream = tiny.setup(methods.LwF())
+  one, _ = _run(config, stream, seed=0)
+  two, _ = _run(config, stream, seed=0)
+  other, _ = _run(config, stream, seed=1)
+  jax.tree.map(np.testing.assert_array_equal, one.variables, two.variables)
+  weight = lambda s: np.asarray(s.variables["params"]["head"]["weight"])
+  assert (weight(one) != weight(other)).all()
+
+
+def test_a_phase_reports_its_stages_in_order():
+  """Those of Algorithm 1: train, learn, adjust, fine-tune, evaluate."""
+  told = []
+  config, stream = tiny.setup(
+    methods.LwF(), exemplars="mnemonics", adjust=True, finetune="head"
+  )
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  phase.run_phase(state, stream[1], config, report=told.append)
+  begun = [step.stage for step in told if step.step == 0]
+  assert begun == [
+    *("train", "exemplars", "adjust", "evaluate", "finetune", "evaluate")
+  ]
+  assert {step.phase for step in told} == {1}
+  epochs = lambda stage: [
+    step.epoch
+    for step in told
+    if step.stage == stage and step.metrics is not None
+  ]
+  assert epochs("train") == list(range(8))
+  assert epochs("exemplars") == [0, 1]
+  assert epochs("adjust") == [0, 1, 2, 3]
+  assert epochs("finetune") == [0]
+
+
+def test_a_phase_continues_from_every_moment():
+  config, stream = tiny.setup(
+    methods.LUCIR(), exemplars="mnemonics", adjust=True, finetune="all",
+    train=phase.Schedule(2, 0.05, (), batch_size=16),
+  )  # fmt: skip
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  whole = phase.run_phase(state, stream[1], config)
+  again, journal = journals.in_pieces(
+    lambda journal: phase.run_phase(state, stream[1], config, journal=journal)
+  )
+  for after, result in (again, whole):
+    assert after.key == state.key and result.phase == 1
+  states = again[0]._replace(key=None), whole[0]._replace(key=None)
+  jax.tree.map(np.testing.assert_array_equal, *states)
+  jax.tree.map(np.testing.assert_array_equal, again[1], whole[1])
+  assert set(journal.offers) == {"train", "exemplars", "adjust", "finetune"}
+
+
+def test_a_total_budget_shrinks_old_classes_and_is_never_exceeded():
+  config, stream = tiny.setup(
+    methods.LwF(), memory=memory.Total(13), exemplars="random"
+  )
+  state, results = _run(config, stream)
+  assert [r.memory_images for r in results] == [12, 12, 12]
+  assert state.memory.counts.tolist() == [2] * 6
+  assert results[-1].memory_bytes == 12 * 8 * 8 * 3
+
+
+@pytest.mark.parametrize("chosen", ["random", "herding"])
+def test_memory_holds_images_of_the_right_class(chosen):
+  data = tiny.dataset()
+  config, stream = tiny.setup(methods.LwF(), data=data, exemplars=chosen)
+  state, _ = _run(config, stream)
+  images, labels = memory.flat(state.memory)
+  for image, label in zip(images, labels, strict=True):
+    own = data.train_images[data.train_labels == label]
+    assert (own == image).all((1, 2, 3)).any()
+
+
+def test_a_caller_may_bring_a_model():
+  """Which is then evaluated, and handed over as it is."""
+  config, stream = tiny.setup(methods.LwF())
+  mine = config.model.init(jax.random.key(7))
+  state, _ = phase.run_phase(
+    phase.begin_run(0, config), stream[0], config, train=lambda *_: mine
+  )
+  jax.tree.map(np.testing.assert_array_equal, state.variables, mine)
+
+
+@pytest.mark.parametrize("made", ["herding", "random", "mnemonics"])
+def test_images_pass_a_trained_model_once(monkeypatch, made):
+  """Also if the head is fine-tuned: the features stay what they were."""
+  config, stream = tiny.setup(methods.LwF(), exemplars=made, finetune="head")
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  passed = []
+  for module in (exemplars, evaluate):
+    monkeypatch.setattr(
+      module, "extract", lambda *a: passed.append(len(a[3])) or extract(*a)
+    )
+  phase.run_phase(state, stream[1], config)
+  new, old, test, kept = 12, 3 * 3, 4 * 6, 4 * 3
+  made_from = {"herding": new, "random": 0, "mnemonics": new + old}[made]
+  assert sum(passed) == made_from + test + kept
+
+
+def _compilations(policy):
+  """Programs compiled in each of six phases."""
+  config, stream = tiny.setup(
+    methods.BiC(),
+    split=(1,) * 6,
+    memory=policy,
+    finetune="head",
+    transfer="out",
+    exemplars="mnemonics",
+    adjust=True,
+  )
+  totals = [0]
+  with compilations.counted() as count:
+    _run(config, stream, forget=lambda _: totals.append(count.programs))
+  return np.diff(totals)
+
+
+@pytest.mark.parametrize(
+  "policy",
+  [
+    memory.PerClass(3),
+    pytest.param(memory.Total(18), marks=pytest.mark.slow),
+  ],
+)
+def test_everything_is_compiled_in_the_first_two_phases(policy):
+  jax.clear_caches()
+  compiled = _compilations(policy)
+  assert compiled[0] > 0 and compiled[1] > 0
+  assert compiled[2:].tolist() == [0] * 4

@@ -1,0 +1,178 @@
+"""The stages that move Θ: what they train on, from where, and what stays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import tiny
+
+from mnemonics_jax import augment, data, memory, methods, networks, phase
+from mnemonics_jax.phase import sgd, train
+from mnemonics_jax.phase.evaluate import extract, head_predictions
+
+SHORT = phase.Schedule(epochs=1, learning_rate=0.05, batch_size=16)
+
+
+def _second_phase(method, **options):
+  """A tiny run that stands before its second phase."""
+  options = dict(base=SHORT, train=SHORT, balance=SHORT) | options
+  config, stream = tiny.setup(method, **options)
+  state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  return phase.Phase(state, stream[1], config)
+
+
+def _watch(monkeypatch):
+  """What `sgd.fit` is called with from here on, and what it returns."""
+  fit, calls = sgd.fit, []
+
+  def watched(key, variables, pool, task, stage):
+    fitted = fit(key, variables, pool, task, stage)
+    calls.append((pool, task, fitted))
+    return fitted
+
+  monkeypatch.setattr(sgd, "fit", watched)
+  return calls
+
+
+def _rows(images):
+  return {image.tobytes() for image in np.asarray(images)}
+
+
+def test_the_pool_is_the_memory_and_the_new_images(monkeypatch):
+  second = _second_phase(methods.LwF())
+  calls = _watch(monkeypatch)
+  train.train_model(second)
+  ((pool, task, _),) = calls
+  assert len(pool.labels) == second.config.sizes.pool == 36
+  assert pool.count == 9 + 12
+  kept, labels = memory.flat(second.state.memory)
+  assert _rows(pool.images[:21]) == _rows(kept) | _rows(second.data.images)
+  assert pool.labels[:21].tolist() == [*labels, *second.data.labels]
+  assert task.scope == "all" and task.schedule == second.config.train
+  assert task.rows.tolist() == [True] * 4 + [False] * 2
+
+
+def test_the_upper_bound_replays_nothing_and_has_no_teacher(monkeypatch):
+  second = _second_phase(methods.Joint())
+  calls = _watch(monkeypatch)
+  train.train_model(second)
+  ((pool, task, _),) = calls
+  assert pool.count == 4 * 12 and task.teacher is None
+
+
+def test_the_model_after_the_fine_tune_is_the_next_teacher(monkeypatch):
+  """With transfer and BiC's bias layers, all of which are in it."""
+  calls = _watch(monkeypatch)
+  config, stream = tiny.setup(
+    methods.BiC(), transfer="in_out", finetune="all",
+    base=SHORT, train=SHORT, balance=SHORT,
+  )  # fmt: skip
+  state = phase.begin_run(0, config)
+  for part in stream:
+    state, _ = phase.run_phase(state, part, config)
+  # In each phase a model is trained, then tuned; both calls are noted.
+  teachers = [task.teacher for _, task, _ in calls]
+  assert [t is None for t in teachers] == [True, True, False, True, False, True]
+  for now, before in ((2, 1), (4, 3)):
+    jax.tree.map(np.testing.assert_array_equal, teachers[now], calls[before][2])
+
+
+def test_transfer_is_trained_alone_and_folded_in(monkeypatch):
+  second = _second_phase(methods.LwF(), transfer="in_out")
+  calls = _watch(monkeypatch)
+  variables = train.train_model(second)
+  ((_, task, fitted),) = calls
+  assert task.scope == "transfer" and "transfer" in fitted
+  assert "transfer" not in variables
+  images = jnp.asarray(second.data.images, jnp.float32) / 255
+  logits = jax.jit(lambda v: second.config.model.apply(v, images)[0].logits)
+  np.testing.assert_allclose(
+    logits(variables), logits(fitted), rtol=1e-3, atol=1e-4
+  )
+
+
+def test_lucir_imprints_new_rows_and_keeps_the_old_ones(monkeypatch):
+  second = _second_phase(methods.LUCIR())
+  monkeypatch.setattr(sgd, "fit", lambda key, variables, *_: variables)
+  begun = train.train_model(second)["params"]["head"]["weight"]
+  before = second.state.variables["params"]["head"]["weight"]
+  np.testing.assert_array_equal(begun[:3], before[:3])
+  features, _ = extract(
+    second.config.model, methods.LUCIR(), second.state.variables,
+    second.data.images,
+  )  # fmt: skip
+  unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+  mean = unit.mean(0) / np.linalg.norm(unit.mean(0))
+  norm = np.linalg.norm(before[:3], axis=1).mean()
+  np.testing.assert_allclose(begun[3], norm * mean, rtol=1e-4, atol=1e-6)
+
+
+def test_lucir_freezes_old_rows_through_a_phase():
+  second = _second_phase(methods.LUCIR())
+  weight = lambda variables: np.asarray(variables["params"]["head"]["weight"])
+  before = weight(second.state.variables)
+  after = weight(train.train_model(second))
+  np.testing.assert_array_equal(after[:3], before[:3])
+  np.testing.assert_array_equal(after[4:], before[4:])
+  assert (after[3] != before[3]).all()
+
+
+def test_bic_never_trains_on_what_it_calibrates_with(monkeypatch):
+  second = _second_phase(methods.BiC())
+  calls, held = _watch(monkeypatch), []
+  monkeypatch.setattr(
+    train, "extract", lambda *args: held.append(args[3]) or extract(*args)
+  )
+  variables = train.train_model(second)
+  ((pool, _, fitted),), (validation,) = calls, held
+  trained_on = pool.images[: int(pool.count)]
+  assert len(validation) == 4  # One of each old class and one new image.
+  assert not _rows(trained_on) & _rows(validation)
+  assert len(trained_on) + len(validation) == 12 + 9
+  # Calibration has moved the bias layers and nothing else.
+  extra = variables.keys() - {"params", "batch_stats"}
+  assert extra
+  for name, branch in variables.items():
+    same = jax.tree.map(lambda a, b: bool((a == b).all()), branch, fitted[name])
+    assert all(jax.tree.leaves(same)) == (name not in extra)
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_the_fine_tune_trains_on_the_memory_alone(monkeypatch, scope):
+  second = _second_phase(methods.LwF(), finetune=scope)
+  calls = _watch(monkeypatch)
+  store = second.state.memory
+  variables = train.finetune(second, second.state.variables, store)
+  ((pool, task, _),) = calls
+  assert pool.count == 9 and _rows(pool.images[:9]) == _rows(
+    memory.flat(store)[0]
+  )
+  assert task.teacher is None and task.rows.tolist() == [True] * 4 + [False] * 2
+  backbone = lambda variables: jax.tree.leaves(variables["params"]["backbone"])
+  moved = [
+    bool((a != b).any())
+    for a, b in zip(
+      backbone(variables), backbone(second.state.variables), strict=True
+    )
+  ]
+  assert any(moved) == (scope == "all")
+
+
+def test_bfloat16_learns_digits():
+  stream = data.stream(data.load("digits"), phases=5)
+  network = networks.resnet8(
+    image_shape=stream.image_shape, mean=stream.mean, std=stream.std,
+    dtype="bfloat16",
+  )  # fmt: skip
+  config = phase.Config(
+    network, methods.LUCIR(), stream.shape, memory=memory.PerClass(5),
+    base=phase.Schedule(4, 0.1, (2, 3), batch_size=64),
+    augment=augment.CropFlip(1, mirror=False),
+  )  # fmt: skip
+  first = phase.Phase(phase.begin_run(0, config), stream[0], config)
+  variables = phase.train_model(first)
+  assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(variables))
+  images, labels = first.data.test_images, first.data.test_labels
+  logits = extract(config.model, config.method, variables, images)[1]
+  # Five digits: chance is a fifth.
+  assert np.mean(head_predictions(logits, 5) == labels) > 0.9

@@ -1,0 +1,68 @@
+"""Names are listed once, and stand for what the library has."""
+
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from mnemonics_jax import methods, registry
+from mnemonics_jax.nn import augment, networks, transfer
+
+TABLES = {
+  "METHODS": methods.METHODS,
+  "NETWORKS": networks.NETWORKS,
+  "AUGMENTATIONS": augment.AUGMENTATIONS,
+  "TRANSFERS": transfer.KINDS,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_names_are_those_of_the_library(name):
+  listed, real = set(getattr(registry, name)), set(TABLES[name])
+  assert listed == real, (
+    f"registry.{name} lacks {sorted(real - listed)} and has"
+    f" {sorted(listed - real)} too many"
+  )
+
+
+def test_methods_are_reported_by_their_read_out():
+  for name, words in registry.METHODS.items():
+    method = methods.METHODS[name]
+    assert (method.name, method.readout) == (name, words.readout)
+    assert words.readout in registry.READOUTS
+
+
+def test_labels_tell_methods_apart():
+  labels = [words.label for words in registry.METHODS.values()]
+  assert len(set(labels)) == len(labels)
+
+
+def test_learned_exemplars_begin_with_chosen_ones():
+  assert set(registry.INIT_EXEMPLARS) == set(registry.EXEMPLARS) - {"mnemonics"}
+
+
+def test_methods_networks_and_augmentations_are_values():
+  """Hashable and equal when made again: compiled programs are shared."""
+  for method in methods.METHODS.values():
+    assert hash(method()) == hash(method()) and method() == method()
+  for make in networks.NETWORKS.values():
+    assert hash(make()) == hash(make()) and make() == make()
+  for transform in augment.AUGMENTATIONS.values():
+    assert hash(transform) == hash(type(transform)(**vars(transform)))
+
+
+def test_names_are_listed_without_jax():
+  code = (
+    "import sys\nfrom mnemonics_jax import registry\n"
+    "print(registry.choices(registry.METHODS), 'jax' in sys.modules)"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code],
+    cwd=Path(__file__).parents[1],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout.strip().endswith("False")
+  assert all(f"{name} (" in done.stdout for name in methods.METHODS)

@@ -1,0 +1,189 @@
+"""Comparisons: curves, the upper bound, seeds that were run apart, moments."""
+
+import dataclasses
+import json
+
+from matplotlib.colors import to_hex
+import pytest
+from support import report_fixture
+
+from mnemonics_jax import report
+from mnemonics_jax.report import charts, figures, merging, summary
+from mnemonics_jax.report.labels import labels
+from mnemonics_jax.runs.finished import load_run
+
+
+def make(root, name, **options):
+  return load_run(report_fixture.write(root / name, **options))
+
+
+def set_settings(run, **values):
+  settings = {**run.config["settings"], **values}
+  return dataclasses.replace(run, config={**run.config, "settings": settings})
+
+
+def table(drawing):
+  return [dict(zip(drawing.header, row, strict=True)) for row in drawing.rows]
+
+
+def curves(drawing):
+  return {line.get_label(): line for line in drawing.figure.axes[0].lines}
+
+
+def test_both_readouts_with_the_upper_bound_dashed(tmp_path):
+  runs = [
+    make(tmp_path, "a"),
+    make(tmp_path, "b", method="joint", offset=0.08, seeds=(0,)),
+    make(tmp_path, "c", exemplars="mnemonics", offset=0.02),
+  ]
+  head, nme = charts.comparison_curves(runs)
+  assert (head.name, nme.name) == ("comparison_head", "comparison_nme")
+  names = ["lucir · herding", "joint · herding (upper bound)"]
+  names.append("lucir · mnemonics")
+  for drawing, readout in ((head, 0.0), (nme, -5.0)):
+    lines = curves(drawing)
+    assert list(lines) == names
+    # Phase p has 90 - 10 p - 2 seed plus the offset.
+    for name, first in zip(names, (89, 98, 91), strict=True):
+      expected = [first + readout - 10 * phase for phase in range(3)]
+      assert list(lines[name].get_ydata()) == pytest.approx(expected)
+      assert list(lines[name].get_xdata()) == [3, 4, 5]
+    dashed = {name: lines[name].is_dashed() for name in names}
+    assert dashed == dict(zip(names, (False, True, False), strict=True))
+    colors = [to_hex(lines[name].get_color()) for name in names]
+    assert colors[1] == "#000000" and len(set(colors)) == 3
+    # Ribbons only where there are several seeds.
+    assert len(drawing.figure.axes[0].collections) == 2
+    (legend,) = drawing.figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == [
+      *(names[1], names[2], names[0])
+    ]
+    bounds = {row["run"]: row["upper_bound"] for row in table(drawing)}
+    assert bounds == dict(zip(names, (0, 1, 0), strict=True))
+
+
+def test_a_dozen_curves_look_different(tmp_path):
+  run = make(tmp_path, "run", seeds=(0,))
+  (drawing, _) = charts.comparison_curves(
+    [set_settings(run, epochs=epochs) for epochs in range(12)]
+  )
+  lines = curves(drawing)
+  assert list(lines) == [f"epochs {epochs}" for epochs in range(12)]
+  looks = {
+    (line.get_color(), line.get_marker(), line.get_markerfacecolor())
+    for line in lines.values()
+  }
+  assert len(looks) == 12
+  assert "#000000" not in {color for color, *_ in looks}
+
+
+def test_labels_tell_runs_apart_by_title_settings_directory(tmp_path):
+  runs = [make(tmp_path, name, seeds=(0,)) for name in ("a", "b")]
+  assert labels(runs) == ["(a)", "(b)"]
+  runs = [
+    set_settings(runs[0], adjust=True, transfer="none"),
+    set_settings(runs[1], adjust=False, transfer="in_out"),
+  ]
+  assert labels(runs) == [
+    "adjust · transfer none",
+    "no adjust · transfer in_out",
+  ]
+  other = make(tmp_path, "c", seeds=(0,), exemplars="mnemonics")
+  assert labels([runs[0], other]) == ["herding", "mnemonics"]
+
+
+def test_runs_that_differ_in_seeds_are_one(tmp_path):
+  runs = [make(tmp_path, f"{seed}", seeds=(seed,)) for seed in (1, 0)]
+  (merged,) = merging.merge_seeds(runs)
+  assert merged.results["seeds"] == [1, 0]
+  assert merged.path == runs[0].path
+  (drawing, _) = charts.comparison_curves([merged])
+  row = table(drawing)[1]
+  # Seeds have 80 and 78; Student's t with one degree of freedom is 12.706.
+  assert (row["seeds"], row["mean_percent"]) == (2, "79")
+  assert float(row["ci95_percent"]) == pytest.approx(12.706, rel=1e-4)
+
+
+def test_other_runs_stay_apart(tmp_path):
+  run = make(tmp_path, "a", seeds=(0, 1))
+  again = make(tmp_path, "b", seeds=(1, 2))
+  longer = set_settings(make(tmp_path, "c", seeds=(3,)), epochs=9)
+  unknown = dataclasses.replace(make(tmp_path, "d", seeds=(4,)), config={})
+  bare = dataclasses.replace(make(tmp_path, "e", seeds=(5,)), config={})
+  runs = [run, again, longer, unknown, bare]
+  assert merging.merge_seeds(runs) == runs
+
+
+@pytest.fixture
+def few_figures(monkeypatch):
+  """Draws no figures of single runs but this, to save time."""
+  monkeypatch.setattr(figures, "DRAWERS", (charts.moment_curves,))
+
+
+def test_page_counts_merged_seeds(tmp_path, few_figures):
+  paths = [
+    report_fixture.write(tmp_path / f"{kind}{seed}", exemplars=kind, **options)
+    for kind, more in (("herding", 0.0), ("mnemonics", 0.04))
+    for seed in (0, 1)
+    for options in [dict(seeds=(seed,), offset=more)]
+  ]
+  text = report.build(paths).read_text(encoding="utf-8")
+  assert "mnemonics has the highest average accuracy, 83.0\u00a0%" in text
+  assert "+4.00 ± 0.00" in text
+  # Each run still has a page part of its own.
+  assert text.count('<details class="run">') == 4
+  both = report.build(paths[:2], tmp_path / "seeds.html")
+  assert "differ in their seeds only" in both.read_text(encoding="utf-8")
+
+
+def test_the_upper_bound_is_no_competitor(tmp_path):
+  runs = [
+    make(tmp_path, "a"),
+    make(tmp_path, "b", exemplars="mnemonics", offset=0.02),
+    make(tmp_path, "c", method="joint", offset=0.08),
+  ]
+  names = ["herding", "mnemonics", "joint"]
+  text = summary.compare(names, runs)
+  assert text.startswith("mnemonics has the highest average accuracy below the")
+  assert "2.0 points above herding" in text
+  text = summary.compare(names[1:], runs[1:])
+  assert text.startswith("joint has the highest average accuracy, ")
+
+
+def test_moments_side_by_side(tmp_path):
+  (drawing,) = charts.moment_curves(make(tmp_path, "run"))
+  found = {
+    (r["classes"], r["readout"], r["moment"], r["phase"]): r["mean_percent"]
+    for r in table(drawing)
+  }
+  # In phase 1 seeds have 80 and 78; before the fine-tune old classes had 4
+  # points less, new ones 2 more; old classes are at -2, new ones at +3.
+  assert found["old", "head", "before", 1] == "73"
+  assert found["old", "head", "after", 1] == "77"
+  assert found["new", "head", "before", 1] == "84"
+  assert found["new", "head", "after", 1] == "82"
+  assert found["all", "nme", "before", 1] == "70"
+  assert found["all", "nme", "after", 1] == "74"
+  assert ("old", "head", "after", 0) not in found
+  old, new, _ = drawing.figure.axes
+  assert (old.get_title(), new.get_title()) == ("old classes", "new classes")
+  assert [line.is_dashed() for line in new.lines] == [True, False] * 2
+  assert new.lines[0].get_ydata()[1] == pytest.approx(84)
+
+
+def test_moments_without_a_fine_tune_are_one(tmp_path, few_figures):
+  run = make(tmp_path, "run", finetune=False)
+  (drawing,) = charts.moment_curves(run)
+  assert {row["moment"] for row in table(drawing)} == {"after"}
+  text = report.build([run.path]).read_text(encoding="utf-8")
+  assert "Old and new classes</h2>" in text
+
+
+def test_moments_are_left_out_where_none_were_taken(tmp_path, few_figures):
+  path = report_fixture.write(tmp_path / "run", seeds=(0,))
+  results = json.loads((path / "results.json").read_text())
+  for phase in results["runs"][0]["phases"]:
+    del phase["moments"]
+  (path / "results.json").write_text(json.dumps(results))
+  text = report.build([path]).read_text(encoding="utf-8")
+  assert "Old and new classes" not in text and "Fine-tune" not in text

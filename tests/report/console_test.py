@@ -1,0 +1,164 @@
+"""What a person sees of a run, on a terminal and elsewhere."""
+
+import io
+import re
+
+import pytest
+
+from mnemonics_jax import report
+from mnemonics_jax.progress import Note, RunBegins, SeedBegins, StepReport
+from mnemonics_jax.report import console as console_lib
+from mnemonics_jax.report import estimate as estimate_lib
+
+
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """Time stands still but for what a test adds to `clock[0]`."""
+  now = [100.0]
+  monkeypatch.setattr(console_lib.time, "monotonic", lambda: now[0])
+  return now
+
+
+def train(listen, epochs=2):
+  for epoch in range(epochs):
+    for step in range(3):
+      listen(StepReport(1, "train", epoch, epochs, step + 1, 3))
+    metrics = {"accuracy": 0.875, "lr": 0.05, "loss": 0.41234}
+    listen(StepReport(1, "train", epoch, epochs, 3, 3, metrics))
+
+
+def test_the_lines_of_a_run_without_a_terminal(clock):
+  stream = io.StringIO()
+  with report.Console("Learning.", stream=stream) as console:
+    console(RunBegins(6, (0, 7), (5, 1, 1, 1, 1, 1)))
+    console(Note("Note: [bold] stays as it is"))
+    for seed in (0, 7):
+      console(SeedBegins(seed))
+      clock[0] += 1.24
+      train(console)
+      console(Note("Checkpoint."))
+  lines = [
+    f"seed {seed} · phase 1/5 · train · epoch {epoch}/2 · loss 0.412"
+    f" · accuracy 87.5 % · {seconds} s"
+    for seed in (0, 7)
+    for epoch, seconds in ((1, "1.2"), (2, "0.0"))
+  ]
+  assert stream.getvalue().splitlines() == [
+    "Learning.",
+    "Note: [bold] stays as it is",
+    *lines[:2],
+    "Checkpoint.",
+    *lines[2:],
+    "Checkpoint.",
+  ]
+
+
+def test_given_seconds_are_used():
+  stream = io.StringIO()
+  with report.Console(stream=stream) as console:
+    console(RunBegins(2, (0,), (1, 1)))
+    console(StepReport(0, "train", 0, 1, 1, 1, {"loss": 1.0, "seconds": 2.06}))
+  assert stream.getvalue() == (
+    "phase 0/1 · train · epoch 1/1 · loss 1.000 · 2.1 s\n"
+  )
+
+
+def test_a_phase_without_a_run_is_shown_too(clock):
+  stream = io.StringIO()
+  with report.Console(stream=stream) as console:
+    console(StepReport(3, "train", 0, 1, 1, 1, {"loss": 1.0}))
+  assert stream.getvalue() == (
+    "phase 3 · train · epoch 1/1 · loss 1.000 · 0.0 s\n"
+  )
+
+
+def test_without_a_stream_it_is_the_current_standard_output(capsys):
+  with report.Console() as console:
+    console(Note("said"))
+  assert capsys.readouterr().out == "said\n"
+
+
+def test_live_display_on_a_terminal(monkeypatch):
+  monkeypatch.setenv("TERM", "xterm")
+  monkeypatch.setenv("COLUMNS", "120")
+  stream = Terminal()
+  with report.Console(stream=stream) as console:
+    console(RunBegins(6, (0, 1), (5, 1, 1, 1, 1, 1)))
+    for seed in (0, 1):
+      console(SeedBegins(seed))
+      train(console)
+      console(Note("[bold] between"))
+      train(console)
+  text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+  assert "seed 0 · phase" in text and "seed 1 · phase" in text
+  assert "train · epoch" in text
+  assert "loss 0.412 · accuracy 87.5 %" in text
+  assert "[bold] between" in text
+  assert "left in this stage" in text
+
+
+def test_the_display_ends_with_its_context(monkeypatch):
+  monkeypatch.setenv("TERM", "xterm")
+  stream = Terminal()
+  with report.Console(stream=stream) as console:
+    console(SeedBegins(0))
+    train(console)
+  written = stream.getvalue()
+  # A display that is alive would hide the cursor, and draw when it likes.
+  assert written.count("\x1b[?25l") == written.count("\x1b[?25h") == 1
+
+
+def test_time_left_follows_the_work(clock):
+  # Phase 0 is 6 of 10 units. Half of it took 3 s: 7 units are left, 7 s.
+  run = RunBegins(5, (0,), (6, 1, 1, 1, 1))
+  seed = console_lib._Seed(io.StringIO(), "", run)
+  seed.run_left(StepReport(0, "train", 0, 2, 0, 1), 0.0, 100.0)
+  left = seed.run_left(StepReport(0, "train", 0, 2, 1, 1), 0.5, 103.0)
+  assert left == "7 s left in all"
+
+
+def test_the_duration_is_estimated_once_for_all_seeds(clock):
+  stream = io.StringIO()
+  with report.Console(stream=stream) as console:
+    # 2 seeds of 50 + 10 steps.
+    console(RunBegins(2, (3, 4), (50.0, 10.0)))
+    for seed in (3, 4):
+      console(SeedBegins(seed))
+      for step in range(1, 11):
+        # Steps take half a second, but for the first, which are compiled.
+        clock[0] += 0.5 if step > 3 else 30.0
+        console(StepReport(0, "train", 0, 1, step, 50))
+      console(StepReport(1, "train", 0, 1, 1, 10))
+  assert stream.getvalue().splitlines() == [
+    "Estimated duration: about 1 min 00 s after compilation (0.5 s per training"
+    " step, measured)."
+  ]
+
+
+@pytest.mark.parametrize(
+  "first",
+  [
+    StepReport(1, "train", 0, 1, 1, 50),  # A run that is continued.
+    StepReport(0, "exemplars", 0, 1, 1, 50),  # The base model was there.
+  ],
+)
+def test_no_estimate_where_phase_0_is_not_trained(clock, first):
+  said = []
+  estimate = estimate_lib.Estimate(said.append)
+  estimate(RunBegins(2, (0,), (50.0, 10.0)))
+  estimate(first)
+  for step in range(20):
+    clock[0] += 1.0
+    estimate(StepReport(0, "train", 0, 1, step, 50))
+  assert not said
+
+
+def test_durations():
+  assert estimate_lib.format_duration(41.6) == "42 s"
+  assert estimate_lib.format_duration(185) == "3 min 05 s"
+  assert estimate_lib.format_duration(7800) == "2 h 10 min"

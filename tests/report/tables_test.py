@@ -1,0 +1,94 @@
+"""Tables: hand-computed numbers and columns that line up."""
+
+import json
+import math
+
+import pytest
+from support import report_fixture
+
+from mnemonics_jax import report
+from mnemonics_jax.report import tables
+
+
+@pytest.fixture
+def results(tmp_path):
+  return report.load_run(report_fixture.write(tmp_path / "run")).results
+
+
+def test_console_table_of_two_seeds(results):
+  # Phase 0: 0.90 and 0.88 for head; t = 12.706 at one degree of freedom, so
+  # 0.89 ± 12.706 * 0.01. nme is 0.05 lower.
+  text = report.console_table(results)
+  rows = [line.split() for line in text.splitlines()]
+  assert ["0", "3", "89.00", "±", "12.71", "84.00", "±", "12.71"] in rows
+  assert ["2", "5", "69.00", "±", "12.71", "64.00", "±", "12.71"] in rows
+  assert ["average", "79.00", "±", "12.71", "74.00", "±", "12.71"] in rows
+  assert ["forgetting", "11.00", "±", "12.71", "8.00", "±", "0.00"] in rows
+  assert ["phase", "classes", "head", "*", "nme"] in rows
+  assert "2 seeds" in text
+
+
+def test_console_columns_line_up(results):
+  lines = report.console_table(results).splitlines()
+  header = next(line for line in lines if line.startswith("phase"))
+  body = [line for line in lines if "±" in line and "accuracy" not in line]
+  head = header.index("head") + len("head")
+  for line in body:
+    numbers = line[:head].split()
+    assert numbers[-2] == "±"  # The head column ends where its name ends, ...
+    assert len(line) == len(header)  # ... and so does the last column.
+
+
+def test_console_table_of_one_seed(tmp_path):
+  path = report_fixture.write(tmp_path / "run", seeds=(0,))
+  text = report.console_table(json.loads((path / "results.json").read_text()))
+  assert "±" not in text
+  assert "average              80.00    75.00" in text
+
+
+def test_seed_table(results):
+  table = tables.seed_table(results)
+  assert table.rows[1] == [
+    "1", "68.00", "63.00", "78.00", "73.00", "10.00", "8.00"
+  ]  # fmt: skip
+
+
+def test_finetune_table_shows_old_and_new_side_by_side(results):
+  # Seeds have 0.80 and 0.78 in phase 1: old 0.79 - 0.02, new 0.79 + 0.03;
+  # before the fine-tune old is 0.04 lower and new 0.02 higher.
+  table = tables.finetune_table(results, "head")
+  assert table.rows[0][1:4] == ["–", "–", "–"]
+  assert table.rows[1] == [
+    "1",
+    "73.00", "77.00", "+4.00",
+    "84.00", "82.00", "−2.00",
+    "75.00", "79.00", "+4.00",
+  ]  # fmt: skip
+
+
+def test_finetune_table_only_when_something_moved(tmp_path):
+  path = report_fixture.write(tmp_path / "run", finetune=False)
+  results = report.load_run(path).results
+  assert tables.finetune_table(results, "head") is None
+  for run in results["runs"]:
+    for phase in run["phases"]:
+      del phase["moments"]
+  assert tables.finetune_table(results, "head") is None
+
+
+def test_comparison_pairs_seeds(results):
+  other = json.loads(json.dumps(results))
+  for run, gain in zip(other["runs"], (0.01, 0.03), strict=True):
+    run["average"]["head"] += gain
+  # Differences 0.01 and 0.03: mean 0.02, half-width 12.706 * 0.01.
+  table = tables.comparison_table(["a", "b"], [results, other], "head")
+  assert [row[4] for row in table.rows] == ["–", "+2.00 ± 12.71"]
+  other["runs"][0]["seed"] = 7
+  assert tables.paired_difference(other, results, "head") is None
+
+
+def test_negative_numbers_have_a_minus_sign():
+  assert tables.percent(-0.0123) == "−1.23"
+  assert tables.points(-0.0123) == "−1.23"
+  assert tables.interval({"mean": 0.5, "ci95": None}) == "50.00"
+  assert math.isclose(float(tables.percent(0.12345)), 12.35, abs_tol=0.006)

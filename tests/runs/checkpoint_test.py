@@ -1,0 +1,98 @@
+"""A checkpoint comes back as it was written, or not at all."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import damage
+
+from mnemonics_jax import methods
+from mnemonics_jax.nn import networks
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.runs import checkpoint, packing
+from mnemonics_jax.types import Memory, PhaseState
+
+TREE = {
+  "a": {"b": np.arange(6.0, dtype=np.float32).reshape(2, 3)},
+  "images": np.arange(256, dtype=np.uint8),
+  "count": np.array(3),
+}
+
+
+@pytest.fixture
+def saved(tmp_path):
+  checkpoint.save(tmp_path / "saved", TREE, {"phase": 1, "records": [{}]})
+  return tmp_path / "saved"
+
+
+def test_arrays_and_info_come_back(saved):
+  tree, info = checkpoint.restore(saved)
+  assert info == {"phase": 1, "records": [{}]}
+  assert jax.tree.structure(tree) == jax.tree.structure(TREE)
+  for found, written in zip(
+    jax.tree.leaves(tree), jax.tree.leaves(TREE), strict=True
+  ):
+    assert isinstance(found, np.ndarray) and found.dtype == written.dtype
+    np.testing.assert_array_equal(found, written)
+
+
+def test_arrays_of_a_device_come_back_as_those_of_the_host(tmp_path):
+  checkpoint.save(tmp_path / "saved", {"a": jnp.full(3, 0.1, jnp.bfloat16)})
+  tree, info = checkpoint.restore(tmp_path / "saved")
+  assert tree["a"].dtype == jnp.bfloat16 and info == {}
+  assert tree["a"].tobytes() == np.full(3, 0.1, jnp.bfloat16).tobytes()
+
+
+def test_the_size_is_that_of_the_files(tmp_path):
+  size = checkpoint.save(tmp_path / "saved", TREE)
+  files = [p for p in (tmp_path / "saved").rglob("*") if p.is_file()]
+  assert size == sum(len(file.read_bytes()) for file in files)
+  listed = json.loads((tmp_path / "saved" / "manifest.json").read_text())
+  assert len(listed["files"]) == len(files) - 1
+
+
+@pytest.mark.parametrize("harm", damage.ALL)
+def test_damage_is_found(saved, harm):
+  harm(saved)
+  with pytest.raises(checkpoint.Damaged, match=r"saved is damaged") as error:
+    checkpoint.restore(saved)
+  assert error.value.path == saved
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"files": 3}', "\0"])
+def test_a_manifest_that_is_none_is_damage(saved, manifest):
+  (saved / "manifest.json").write_text(manifest)
+  with pytest.raises(checkpoint.Damaged):
+    checkpoint.restore(saved)
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
+  def fail(*_, **__):
+    raise OSError("No space left on device")
+
+  monkeypatch.setattr(checkpoint, "_sync", fail)
+  with pytest.raises(OSError, match="No space"):
+    checkpoint.save(tmp_path / "saved", TREE)
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_orbax_is_one_of_the_disk(saved, monkeypatch):
+  def fail(*_, **__):
+    raise ValueError("unknown codec")
+
+  monkeypatch.setattr(checkpoint.ocp.Checkpointer, "restore", fail)
+  with pytest.raises(OSError, match="Orbax could not read it: unknown codec"):
+    checkpoint.restore(saved)
+
+
+def test_a_cifar_checkpoint_stays_small(tmp_path):
+  model = Model(networks.resnet32(), methods.LUCIR().head, 100)
+  rng = np.random.default_rng(0)
+  images = rng.integers(0, 256, (100, 20, 32, 32, 3), np.uint8)
+  memory = Memory(images, np.full(100, 20, np.int32))
+  key = jax.random.key(0)
+  state = PhaseState(model.init(key), memory, key, 6, 100)
+  size = checkpoint.save(tmp_path / "phase_05", packing.pack_state(state))
+  assert 6e6 < size < 30e6

@@ -1,0 +1,105 @@
+"""A directory belongs to one configuration, on one set of data."""
+
+import dataclasses
+import json
+import sys
+
+import pytest
+from support import interrupted, tiny
+
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs.claim import claim
+
+SETTINGS = {"epochs": 2, "memory": "per_class:5", "data": "here"}
+
+
+@pytest.fixture
+def claimed(tmp_path):
+  assert claim(tmp_path / "out", SETTINGS, 17) is None
+  return tmp_path / "out"
+
+
+def test_a_new_directory_tells_what_is_run_in_it(tmp_path, monkeypatch):
+  monkeypatch.setattr(sys, "argv", ["experiment", "--method=bic"])
+  claimed = tmp_path / "out"
+  claim(claimed, SETTINGS, 17)
+  config = json.loads((claimed / "config.json").read_text())
+  assert config["settings"] == SETTINGS and config["data"] == 17
+  assert config["environment"]["packages"]["jax"]
+  assert config["command"].endswith("--method=bic")
+  assert [path.name for path in claimed.iterdir()] == ["config.json"]
+
+
+def test_the_same_run_may_enter_again(claimed):
+  before = (claimed / "config.json").read_bytes()
+  assert claim(claimed, SETTINGS, 17) is None
+  # The same data may lie elsewhere now.
+  assert claim(claimed, SETTINGS | {"data": "there"}, 17) is None
+  assert (claimed / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  "change, problem",
+  [
+    ({"epochs": 3}, r"other settings: epochs \(2 there, 3 now\)"),
+    ({"dtype": "bfloat16"}, r"dtype \(None there, bfloat16 now\)"),
+    (
+      {"epochs": 3, "memory": "total:9"},
+      r"epochs \(2 there, 3 now\), memory \(per_class:5 there, total:9 now\)",
+    ),
+  ],
+)
+def test_other_settings_are_refused(claimed, change, problem):
+  before = (claimed / "config.json").read_bytes()
+  with pytest.raises(UserError, match=problem) as error:
+    claim(claimed, SETTINGS | change, 17)
+  assert error.value.field == "workdir"
+  assert (claimed / "config.json").read_bytes() == before
+
+
+def test_other_data_are_refused(claimed):
+  with pytest.raises(UserError, match="other data, though of the same name"):
+    claim(claimed, SETTINGS, 18)
+
+
+def test_what_is_no_run_is_refused_and_left_alone(tmp_path):
+  (tmp_path / "thesis.tex").write_text("precious")
+  with pytest.raises(UserError, match="is not a run of this program"):
+    claim(tmp_path, SETTINGS, 17)
+  with pytest.raises(UserError, match=r"cannot be used|is not a run"):
+    claim(tmp_path / "thesis.tex", SETTINGS, 17)
+  with pytest.raises(UserError, match="cannot be used"):
+    claim(tmp_path / "thesis.tex" / "below", SETTINGS, 17)
+  assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_kill_before_the_first_file_locks_nobody_out(tmp_path):
+  (tmp_path / "config.json.1.draft").write_text("{")
+  assert claim(tmp_path, SETTINGS, 17) is None
+  (tmp_path / "other").mkdir()
+  (tmp_path / "other" / "results.json.1.draft").write_text("{")
+  with pytest.raises(UserError, match="is not a run of this program"):
+    claim(tmp_path / "other", SETTINGS, 17)
+
+
+def test_other_packages_are_told(claimed):
+  path = claimed / "config.json"
+  config = json.loads(path.read_text())
+  config["environment"]["packages"]["jax"] = "0.0.1"
+  path.write_text(json.dumps(config))
+  assert "was 0.0.1: last digits may differ." in (
+    claim(claimed, SETTINGS, 17) or ""
+  )
+
+
+def test_a_run_names_the_fields_that_differ(workdir):
+  longer = dataclasses.replace(interrupted.SCHEDULE, epochs=3)
+  with pytest.raises(UserError, match=r"train.epochs \(2 there, 3 now\)"):
+    interrupted.run(workdir, train=longer)
+
+
+def test_a_run_knows_its_data(workdir, monkeypatch):
+  other = tiny.dataset(classes=4, seed=1)
+  monkeypatch.setattr(tiny, "dataset", lambda **_: other)
+  with pytest.raises(UserError, match="other data"):
+    interrupted.run(workdir)

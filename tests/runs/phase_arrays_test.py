@@ -1,0 +1,145 @@
+"""Arrays of a phase come back, and damage is told in a sentence."""
+
+import numpy as np
+import pytest
+
+from mnemonics_jax.runs import layout, phase_arrays
+from mnemonics_jax.runs.layout import WorkdirError
+
+
+def _write(workdir, **changes):
+  """12 classes have been seen of 14, each with 3 images in 4 slots."""
+  memory = np.arange(14 * 4 * 2 * 2 * 3).reshape(14, 4, 2, 2, 3)
+  labels = np.repeat(np.arange(12), 3)
+  features = np.random.default_rng(0).normal(size=(36, 5))
+  arguments = dict(
+    seen=12,
+    memory_images=memory.astype(np.uint8),
+    memory_counts=np.full(14, 3, np.int32),
+    confusion={"final": {"head": np.eye(12, dtype=np.int64)}},
+    changed={"adjust": (np.arange(36), np.arange(36) + 100, labels)},
+    test_features=(features, labels),
+    exemplar_features=(features[::3], labels[::3]),
+    mapped=[0, 11],
+  )
+  phase_arrays.write_phase_arrays(workdir, 1, 2, **{**arguments, **changes})
+  return features
+
+
+def test_arrays_come_back(tmp_path):
+  features = _write(tmp_path)
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2)
+  assert (tmp_path / "seed_1" / "phase_02.npz").exists()
+  assert arrays["memory/images"].shape == (12, 4, 2, 2, 3)
+  assert arrays["memory/images"].dtype == np.uint8
+  np.testing.assert_array_equal(arrays["memory/counts"], [3] * 12)
+  np.testing.assert_array_equal(arrays["confusion/final/head"], np.eye(12))
+  # Two images of each of the first ten classes.
+  shown = [row for label in range(10) for row in (3 * label, 3 * label + 1)]
+  np.testing.assert_array_equal(arrays["changed/adjust/before"], shown)
+  np.testing.assert_array_equal(
+    arrays["changed/adjust/after"] - arrays["changed/adjust/before"], [100] * 20
+  )
+  np.testing.assert_array_equal(
+    arrays["changed/adjust/labels"], np.repeat(np.arange(10), 2)
+  )
+  rows = [0, 1, 2, 33, 34, 35]
+  np.testing.assert_array_equal(
+    arrays["features/test"], features[rows].astype(np.float16)
+  )
+  np.testing.assert_array_equal(
+    arrays["features/test_labels"], [0] * 3 + [11] * 3
+  )
+  np.testing.assert_array_equal(arrays["features/exemplars_labels"], [0, 11])
+
+
+def test_arrays_have_the_names_that_are_written_down(tmp_path):
+  _write(tmp_path)
+  words = {"final": "MOMENT", "head": "READOUT", "adjust": "STAGE"}
+  found = {
+    "/".join(words.get(part, part) for part in name.split("/"))
+    for name in phase_arrays.read_phase_arrays(tmp_path, 1, 2)
+  }
+  assert found == layout.PHASE_ARRAYS.keys()
+
+
+def test_equal_arrays_are_equal_files(tmp_path):
+  _write(tmp_path / "one")
+  _write(tmp_path / "two")
+  one, two = (
+    layout.phase_arrays_path(tmp_path / name, 1, 2).read_bytes()
+    for name in ("one", "two")
+  )
+  assert one == two
+
+
+def test_arrays_by_prefix_and_none_at_all(tmp_path):
+  _write(tmp_path)
+  found = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "memory/")
+  assert sorted(found) == ["memory/counts", "memory/images"]
+  assert phase_arrays.read_phase_arrays(tmp_path, 1, 3) == {}
+
+
+def test_classes_on_the_map():
+  assert phase_arrays.mapped_classes([5, 1, 1, 1, 1, 1]) == [
+    0,
+    1,
+    2,
+    5,
+    6,
+    7,
+    8,
+  ]
+  assert phase_arrays.mapped_classes([50, 10, 10, 10]) == [
+    0,
+    1,
+    2,
+    50,
+    51,
+    60,
+    61,
+  ]
+  assert phase_arrays.mapped_classes([2, 3]) == [0, 1, 2, 3]
+
+
+def test_arrays_with_any_byte_changed_never_pass_for_others(tmp_path):
+  _write(tmp_path)
+  path = layout.phase_arrays_path(tmp_path, 1, 2)
+  whole, good = (
+    path.read_bytes(),
+    phase_arrays.read_phase_arrays(tmp_path, 1, 2),
+  )
+  random = np.random.default_rng(0)
+  refused = 0
+  for place in random.choice(len(whole), 300, replace=False):
+    damaged = bytearray(whole)
+    damaged[place] ^= 1 << random.integers(8)
+    path.write_bytes(damaged)
+    try:
+      found = phase_arrays.read_phase_arrays(tmp_path, 1, 2)
+    except WorkdirError as error:
+      refused += 1
+      assert "phase_02.npz is damaged" in str(error)
+      continue
+    # A name or a date may have changed, which no checksum covers.
+    for name in found.keys() & good.keys():
+      np.testing.assert_array_equal(found[name], good[name])
+  assert refused > 100
+
+
+@pytest.mark.parametrize("size", [0, 10, 500])
+def test_half_an_archive_gets_a_sentence(tmp_path, size):
+  _write(tmp_path)
+  path = layout.phase_arrays_path(tmp_path, 1, 2)
+  path.write_bytes(path.read_bytes()[:size])
+  with pytest.raises(WorkdirError, match=r"phase_02\.npz is damaged"):
+    phase_arrays.read_phase_arrays(tmp_path, 1, 2)
+
+
+def test_one_array_is_no_archive(tmp_path):
+  path = layout.phase_arrays_path(tmp_path, 0, 0)
+  path.parent.mkdir()
+  with path.open("wb") as file:
+    np.save(file, np.zeros(3))
+  with pytest.raises(WorkdirError, match=r"phase_00\.npz is damaged"):
+    phase_arrays.read_phase_arrays(tmp_path, 0, 0)

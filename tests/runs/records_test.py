@@ -1,0 +1,121 @@
+"""From counts to records, by hand; and records have the fields of the files."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mnemonics_jax.runs import layout, records
+from mnemonics_jax.runs.schema import mismatch
+from mnemonics_jax.types import PhaseResult
+
+SPLIT = (2, 1)
+
+
+def result(phase, head, nme, trained=None):
+  """A phase whose read-outs have these confusion counts."""
+  final = {"head": np.array(head), "nme": np.array(nme)}
+  none = np.zeros((0, 0))
+  return PhaseResult(
+    phase=phase,
+    classes_seen=sum(SPLIT[: phase + 1]),
+    confusion={"trained": trained or final, "final": final},
+    memory_images=4,
+    memory_bytes=768,
+    diagnostics={"exemplars": {"loss": [0.5, 0.25]}},
+    changed={},
+    test_features=(none, none),
+    exemplar_features=(none, none),
+  )
+
+
+BASE = result(0, [[4, 0], [1, 3]], [[4, 0], [0, 4]])
+NEXT = result(
+  1,
+  [[2, 0, 2], [1, 1, 2], [0, 0, 2]],
+  [[3, 1, 0], [0, 4, 0], [1, 0, 1]],
+)
+
+
+def test_the_base_phase():
+  record = records.phase_record(BASE, SPLIT)
+  assert record["phase"] == 0 and record["classes_seen"] == 2
+  assert record["accuracy"] == {"head": 7 / 8, "nme": 1.0}
+  assert record["by_group"] == {"head": [7 / 8], "nme": [1.0]}
+  # Nothing is old yet.
+  expected = {"all": 7 / 8, "old": None, "new": 7 / 8}
+  assert record["moments"]["final"]["head"] == expected
+  assert record["memory"] == {"images": 4, "bytes": 768}
+  assert record["diagnostics"] == {"exemplars": {"loss": [0.5, 0.25]}}
+
+
+def test_old_and_new_classes_of_a_later_phase():
+  record = records.phase_record(NEXT, SPLIT)
+  assert record["accuracy"] == {"head": 5 / 10, "nme": 8 / 10}
+  assert record["by_group"] == {"head": [3 / 8, 1.0], "nme": [7 / 8, 1 / 2]}
+  expected = {"all": 5 / 10, "old": 3 / 8, "new": 1.0}
+  assert record["moments"]["final"]["head"] == expected
+
+
+def test_moments_are_kept_apart():
+  before = {name: np.eye(3, dtype=int) for name in ("head", "nme")}
+  record = records.phase_record(NEXT._replace(
+    confusion={"trained": before, "final": NEXT.confusion["final"]}
+  ), SPLIT)  # fmt: skip
+  assert record["moments"]["trained"]["head"]["all"] == 1.0
+  assert record["moments"]["final"]["head"]["all"] == 0.5
+  assert record["accuracy"]["head"] == 0.5
+
+
+def _run(seed=0):
+  phases = [records.phase_record(r, SPLIT) for r in (BASE, NEXT)]
+  return records.run_record(seed, phases)
+
+
+def test_a_seed():
+  run = _run(3)
+  assert run["seed"] == 3 and len(run["phases"]) == 2
+  assert run["average"] == pytest.approx({"head": 0.6875, "nme": 0.9})
+  # Of the base classes, 7 of 8 were right, and 3 of 8 are.
+  assert run["forgetting"] == pytest.approx({"head": 0.5, "nme": 0.125})
+
+
+def test_a_summary_of_two_seeds():
+  runs = [_run(0), _run(1)]
+  runs[1]["average"] = {"head": 0.7075, "nme": 0.9}
+  summary = records.summary(runs)
+  assert summary["head"]["average"]["mean"] == pytest.approx(0.6975)
+  # Student's t for two seeds is 12.706; the standard error is half the gap.
+  assert summary["head"]["average"]["ci95"] == pytest.approx(0.12706, rel=1e-4)
+  assert summary["nme"]["average"] == pytest.approx({"mean": 0.9, "ci95": 0.0})
+  means = [estimate["mean"] for estimate in summary["head"]["per_phase"]]
+  assert means == pytest.approx([7 / 8, 0.5])
+
+
+def test_one_seed_has_no_interval():
+  assert records.summary([_run()])["head"]["forgetting"]["ci95"] is None
+
+
+def test_records_have_the_fields_of_the_files():
+  phase = records.phase_record(NEXT, SPLIT)
+  assert phase.keys() == layout.PHASE.keys()
+  assert not mismatch(phase, layout.PHASE)
+  assert _run().keys() == layout.SEED_RESULT.keys()
+  assert not mismatch(_run(), layout.SEED_RESULT)
+  summary = records.summary([_run()])
+  assert not mismatch(summary, layout.RESULTS["summary"])
+
+
+def test_numbers_are_plain():
+  """JSON has no NumPy numbers, and no NaN."""
+
+  def leaves(value):
+    if isinstance(value, dict):
+      value = [*value.values()]
+    if isinstance(value, list):
+      return [leaf for inner in value for leaf in leaves(inner)]
+    return [value]
+
+  for leaf in leaves(_run()):
+    assert leaf is None or type(leaf) in (int, float)
+    assert leaf is None or math.isfinite(leaf)

@@ -1,0 +1,159 @@
+"""A run is a call: what it returns, tells, refuses and does not do again."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from support import interrupted, tiny
+
+from mnemonics_jax import methods, runs
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.methods import bic
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.progress import RunBegins, SeedBegins, StepReport
+from mnemonics_jax.runs import checkpoint
+
+QUICK = dataclasses.replace(tiny.SCHEDULE, epochs=1, milestones=())
+
+
+@pytest.fixture(scope="module")
+def quick():
+  return tiny.setup(methods.LwF(), split=(2, 1), base=QUICK, train=QUICK)
+
+
+@pytest.fixture(scope="module")
+def finished(quick, tmp_path_factory):
+  """A run over two seeds: where it is, what it returned and what it told."""
+  workdir, events = tmp_path_factory.mktemp("finished"), []
+  results = runs.run(*quick, workdir, seeds=(3, 1), report=events.append)
+  return workdir, results, events
+
+
+def test_it_returns_what_it_writes(finished):
+  workdir, results, _ = finished
+  assert runs.load_run(workdir).results == json.loads(json.dumps(results))
+  assert results["seeds"] == [3, 1]
+  assert [run["seed"] for run in results["runs"]] == [3, 1]
+  assert results["classes_per_phase"] == [2, 1]
+  assert results["title"] == "tiny · lwf · herding · per_class:3"
+  assert results["schedule"] == results["preset"] == "custom"
+
+
+def test_it_tells_where_it_is(finished):
+  _, _, events = finished
+  begins, *others = events
+  assert isinstance(begins, RunBegins)
+  assert (begins.phases, begins.seeds, len(begins.work)) == (2, (3, 1), 2)
+  seeds = [event.seed for event in others if isinstance(event, SeedBegins)]
+  assert seeds == [3, 1]
+  ended = [
+    (event.phase, event.stage, event.epoch)
+    for event in others
+    if isinstance(event, StepReport) and event.metrics
+  ]
+  assert ended == [(0, "train", 0), (1, "train", 0)] * 2
+
+
+def test_every_epoch_and_phase_is_in_the_log(finished):
+  lines = runs.read_metrics(finished[0])
+  assert [(line["kind"], line["seed"], line["phase"]) for line in lines] == [
+    (kind, seed, phase)
+    for seed in (3, 1)
+    for phase in (0, 1)
+    for kind in ("epoch", "phase")
+  ]
+
+
+def test_the_same_call_again_trains_nothing(quick, finished, monkeypatch):
+  workdir, results, _ = finished
+  monkeypatch.setattr(
+    "mnemonics_jax.phase.run_phase", lambda *_, **__: pytest.fail("trained")
+  )
+  log = (workdir / "metrics.jsonl").read_bytes()
+  events = []
+  again = runs.run(*quick, workdir, seeds=(3, 1), report=events.append)
+  assert again == json.loads(json.dumps(results))
+  assert [type(event) for event in events] == [RunBegins]
+  assert events[0].seeds == ()
+  assert (workdir / "metrics.jsonl").read_bytes() == log
+
+
+def test_the_names_of_settings_are_the_callers(quick, tmp_path, monkeypatch):
+  """A directory then belongs to those, and the results have its words."""
+
+  class Trained(Exception):
+    pass
+
+  def train(*_):
+    raise Trained
+
+  monkeypatch.setattr("mnemonics_jax.phase.begin_run", train)
+  with pytest.raises(Trained):
+    runs.run(*quick, tmp_path, settings={"speed": "slow"})
+  with pytest.raises(UserError, match=r"speed \(slow there, fast now\)"):
+    runs.run(*quick, tmp_path, settings={"speed": "fast"})
+
+
+def test_labels_are_in_the_results(quick, finished, monkeypatch):
+  workdir, _, _ = finished
+  labels = runs.Labels("my title", "my preset", "paper")
+  results = runs.run(*quick, workdir, seeds=(3, 1), labels=labels)
+  found = results["title"], results["preset"], results["schedule"]
+  assert found == tuple(labels)
+
+
+def test_a_configuration_of_another_stream_is_refused(quick, tmp_path):
+  config, _ = quick
+  _, other = tiny.setup(methods.LwF(), split=(1, 2))
+  with pytest.raises(ValueError, match="do not fit"):
+    runs.run(config, other, tmp_path / "out")
+  assert not (tmp_path / "out").exists()
+
+
+def test_a_batch_that_devices_cannot_share_is_refused(
+  quick, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(mesh, "device_count", lambda: 3)
+  with pytest.raises(UserError, match=r"`batch_size=16` .* by 3 devices"):
+    runs.run(*quick, tmp_path / "out")
+  assert not (tmp_path / "out").exists()
+
+
+# Numbers that are none.
+
+WILD = dict(learning_rate=1e30)
+RESTLESS = dataclasses.replace(tiny.RECIPE, inner_lr=float("inf"))
+
+
+@pytest.mark.parametrize(
+  "stage, phase, changes",
+  [
+    ("train", 0, dict(base=dataclasses.replace(interrupted.SCHEDULE, **WILD))),
+    (
+      "finetune",
+      0,
+      dict(balance=dataclasses.replace(interrupted.SCHEDULE, **WILD)),
+    ),
+    ("exemplars", 0, dict(bilevel=RESTLESS)),
+    ("adjust", 1, dict(bilevel=RESTLESS, exemplars="herding")),
+    ("train", 1, dict(method="bic")),
+  ],
+  ids=["train", "finetune", "exemplars", "adjust", "bic"],
+)
+def test_divergence_stops_the_run_before_it_is_saved(
+  tmp_path, monkeypatch, stage, phase, changes
+):
+  monkeypatch.setattr(bic, "fit_bias", lambda *_, **__: (float("nan"), 0.0))
+  with pytest.raises(runs.Diverged) as raised:
+    interrupted.run(tmp_path, **changes)
+  message = str(raised.value)
+  assert message.startswith(f"seed 0, phase {phase}, stage {stage}: ")
+  assert raised.value.stage == stage
+  assert "diverged" in message and "learning rate" in message
+  assert "The last good checkpoint is" in message
+  for path in interrupted.checkpoints(tmp_path):
+    tree, _ = checkpoint.restore(path)
+    for content in jax.tree.leaves(tree):
+      assert np.isfinite(content).all(), path.name

@@ -1,0 +1,186 @@
+"""Which checkpoints are kept, and what a journal gives back."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import interrupted
+
+from mnemonics_jax.progress import StepReport, ignore
+from mnemonics_jax.runs import Policy, Stopped, checkpoint
+from mnemonics_jax.runs.metrics_log import MetricsLog
+from mnemonics_jax.runs.saver import Saver
+from mnemonics_jax.runs.signals import Stop
+from mnemonics_jax.types import Memory, PhaseState
+
+
+@pytest.fixture
+def log(tmp_path):
+  with MetricsLog(tmp_path, tensorboard=False) as log:
+    yield log
+
+
+@pytest.fixture
+def make(tmp_path, log):
+  """Savers that begin where the one before has saved."""
+
+  def make(policy=interrupted.ALWAYS, stop=None, report=ignore):
+    saver = Saver(0, tmp_path, policy, log, stop or Stop(), report)
+    state, _ = saver.restore(begin())
+    return saver, state
+
+  return make
+
+
+def begin(phase: int = 0) -> PhaseState:
+  memory = Memory(np.zeros((2, 1, 2, 2, 3), np.uint8), np.array([1, 0]))
+  variables = {"params": {"w": jnp.arange(3.0)}}
+  return PhaseState(variables, memory, jax.random.key(7), phase, 2 * phase)
+
+
+def names(saver) -> list[str]:
+  return sorted(path.name for path in saver.directory.iterdir())
+
+
+def test_what_was_offered_comes_back_in_its_structure(make):
+  saver, _ = make()
+  offered = {"key": jax.random.key(3), "x": jnp.arange(2), "n": 5, "r": 0.5}
+  saver.offer("train", offered)
+  again, _ = make()
+  assert again.started("train") and not again.started("finetune")
+  like = jax.tree.map(lambda leaf: leaf, offered | {"n": 0, "r": 0.0})
+  found = again.resume("train", like)
+  assert (found["n"], found["r"]) == (5, 0.5)
+  assert type(found["n"]) is int and isinstance(found["x"], jax.Array)
+  assert jax.random.key_data(found["key"]).tolist() == [0, 3]
+  assert again.resume("finetune", like) is None
+
+
+def test_what_was_computed_once_is_not_computed_again(make):
+  saver, _ = make()
+  saver.once("train", lambda: {"w": np.arange(3)})
+  again, _ = make()
+  found = again.once("train", lambda: pytest.fail("computed again"))
+  np.testing.assert_array_equal(found["w"], np.arange(3))
+
+
+def test_a_state_between_phases_comes_back_with_its_records(make):
+  saver, _ = make()
+  after = begin(phase=1)
+  after.memory.images[0] = 9
+  saver.end_phase(after, [{"phase": 0}])
+  saver, state = make()
+  assert (state.phase, state.classes_seen) == (1, 2)
+  np.testing.assert_array_equal(state.memory.images, after.memory.images)
+  np.testing.assert_array_equal(state.memory.counts, [1, 0])
+  np.testing.assert_array_equal(state.variables["params"]["w"], np.arange(3.0))
+  assert (
+    jax.random.key_data(state.key) == jax.random.key_data(after.key)
+  ).all()
+  assert saver.restore(begin())[1] == [{"phase": 0}]
+
+
+def test_a_part_is_saved_when_it_is_due(make, monkeypatch):
+  now = [100.0]
+  monkeypatch.setattr("time.monotonic", lambda: now[0])
+  saver, _ = make(Policy(every=10.0))
+  saver.offer("train", {"x": 0})
+  now[0] += 9.9
+  saver.offer("train", {"x": 1})
+  assert names(saver) == []
+  now[0] += 0.1
+  saver.offer("train", {"x": 2})
+  assert names(saver) == ["phase_00_part_000"]
+  saver.offer("train", {"x": 3})
+  assert make()[0].resume("train", {"x": 0}) == {"x": 2}
+
+
+def test_the_two_newest_parts_of_the_running_phase_are_kept(make):
+  saver, _ = make()
+  for number in range(4):
+    saver.offer("train", {"x": number})
+  assert names(saver) == ["phase_00_part_002", "phase_00_part_003"]
+  saver.end_phase(begin(phase=1), [])
+  assert names(saver) == ["phase_00"]
+  saver.offer("train", {"x": 0})
+  assert names(saver) == ["phase_00", "phase_01_part_000"]
+
+
+def test_as_many_phases_are_kept_as_asked_for(make):
+  saver, _ = make(Policy(keep=2))
+  for phase in range(1, 5):
+    saver.end_phase(begin(phase), [])
+  assert names(saver) == ["phase_02", "phase_03"]
+
+
+def test_a_run_keeps_parts_and_phases_by_its_policy(workdir):
+  saved = [path.name for path in interrupted.checkpoints(workdir)]
+  assert saved[:2] == ["phase_00", "phase_01"]
+  assert all(name.startswith("phase_02_part_") for name in saved[2:])
+  assert len(saved) == 4
+  interrupted.run(workdir, Policy(0.0, keep=2))
+  saved = [path.name for path in interrupted.checkpoints(workdir)]
+  assert saved == ["phase_01", "phase_02"]
+
+
+def test_records_of_phases_are_in_the_checkpoint(halfway, whole):
+  results = json.loads(whole()["results"])
+  _, info = checkpoint.restore(halfway / "seed_0" / "checkpoints" / "phase_01")
+  assert info["records"] == results["runs"][0]["phases"][:2]
+
+
+def test_the_log_goes_back_to_where_the_checkpoint_was_made(make, log):
+  saver, _ = make()
+  line = lambda epoch: log.write({"kind": "epoch", "seed": 0, "epoch": epoch})
+  line(0)
+  saver.offer("train", {"x": 0})
+  size = log.sync()
+  line(1)
+  assert log.sync() > size
+  make()
+  assert log.sync() == size
+
+
+def test_durations_continue(make, monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr("time.monotonic", lambda: now[0])
+  saver, _ = make()
+  saver.clock(StepReport(0, "train", 0, 1, 0, 1))
+  now[0] = 5.0
+  saver.offer("train", {"x": 0})
+  now[0] = 1000.0  # Nobody computes.
+  saver, _ = make()
+  saver.clock(StepReport(0, "train", 0, 1, 0, 1))
+  now[0] = 1002.0
+  assert saver.clock.read() == {"train": 7.0}
+
+
+def test_somebody_who_asks_to_stop_gets_a_checkpoint_first(make):
+  stop = Stop()
+  saver, _ = make(interrupted.NEVER, stop)
+  saver.offer("train", {"x": 0})
+  assert names(saver) == []
+  stop.asked = 15
+  with pytest.raises(Stopped) as stopped:
+    saver.offer("train", {"x": 1})
+  assert stopped.value.code == 143
+  assert names(saver) == ["phase_00_part_000"]
+
+
+def test_it_tells_where_it_continues(make):
+  told = []
+  saver, _ = make()
+  saver.end_phase(begin(phase=1), [{"phase": 0}])
+  make(report=lambda note: told.append(note.text))
+  saver, _ = make()
+  saver.once("train", lambda: {"w": np.zeros(1)})
+  make(report=lambda note: told.append(note.text))
+  saver.offer("exemplars_0", {"x": 0})
+  make(report=lambda note: told.append(note.text))
+  assert told == [
+    "Continuing seed 0 in phase 1.",
+    "Continuing seed 0 in phase 1, after stage train.",
+    "Continuing seed 0 in phase 1, stage exemplars_0.",
+  ]

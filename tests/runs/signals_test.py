@@ -1,0 +1,92 @@
+"""Signals are noted, agreed on and obeyed; one that is not heard ends it all."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from mnemonics_jax.runs import Stopped
+from mnemonics_jax.runs.signals import Stop
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+  "number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_signal_is_noted_and_obeyed(number, code):
+  before = signal.getsignal(number)
+  stop = Stop("To continue, call again.")
+  with stop.listening("Nothing is lost."):
+    stop.obey()  # Nobody has asked.
+    os.kill(os.getpid(), number)
+    assert stop.asked == stop.agreed() == number
+    with pytest.raises(Stopped, match="To continue, call again") as stopped:
+      stop.obey()
+    assert stopped.value.code == code
+  assert signal.getsignal(number) is before
+
+
+@contextlib.contextmanager
+def _listening(body: str) -> Iterator[subprocess.Popen]:
+  """A process that listens, says so, and does something else."""
+  code = "\n".join(
+    [
+      "import time",
+      "from mnemonics_jax.runs import signals",
+      "signals._PATIENCE = 0.5",
+      "with signals.Stop('Call again.').listening('What is saved is safe.'):",
+      "  print('listening', flush=True)",
+      textwrap.indent(body, "  "),
+      "print('went on')",
+    ]
+  )
+  with subprocess.Popen(
+    [sys.executable, "-c", code],
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  ) as process:
+    try:
+      assert process.stdout is not None
+      assert process.stdout.readline() == "listening\n"
+      yield process
+    finally:
+      process.kill()
+
+
+def test_a_step_that_takes_too_long_is_thrown_away():
+  with _listening("time.sleep(60)") as process:
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+  assert process.returncode == 143
+  assert "Stopping after the running step" in err
+  assert "Stopped. What is saved is safe. Call again." in err
+
+
+def test_a_step_that_ends_in_time_goes_on():
+  with _listening("time.sleep(0.2)") as process:
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+  assert (process.returncode, out) == (0, "went on\n")
+  assert "Stopped." not in err
+
+
+def test_a_second_signal_ends_it_at_once():
+  body = "signals._PATIENCE = 60\nwhile True: time.sleep(0.01)"
+  with _listening(body) as process:
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "\n"
+    assert process.stderr.readline().startswith("Stopping")
+    time.sleep(0.5)  # Its handler has noted the first by then.
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130

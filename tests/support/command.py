@@ -1,0 +1,81 @@
+"""Experiments as commands, called in this process: no start-up to wait for."""
+
+import contextlib
+import importlib
+import io
+import os
+from pathlib import Path
+import sys
+from typing import NamedTuple
+from unittest import mock
+
+from absl.testing import flagsaver
+
+from experiments import command
+
+
+class Outcome(NamedTuple):
+  """How a command ended.
+
+  Attributes:
+    code: exit code.
+    out: what it printed.
+    err: what it complained about.
+    files: what is there now and was not before, below the directory it ran in.
+  """
+
+  code: int | str | None
+  out: str
+  err: str
+  files: list[str]
+
+
+class Accepted(BaseException):
+  """The command had nothing to object and was about to train."""
+
+
+def call(name: str, *arguments: str, cwd: Path) -> Outcome:
+  """Runs `python -m experiments.NAME` in `cwd`, up to the first training.
+
+  Raises:
+    Accepted: instead of training.
+  """
+  module = importlib.import_module(f"experiments.{name}")
+  before = _files(cwd)
+  home = {"HOME": str(cwd), "XDG_CACHE_HOME": str(cwd / "cache")}
+  out, err = io.StringIO(), io.StringIO()
+  train = mock.Mock(side_effect=Accepted)
+  code = 0
+  with (
+    contextlib.chdir(cwd),
+    mock.patch.dict(os.environ, home),
+    mock.patch.object(sys, "argv", [name, *arguments]),
+    mock.patch("mnemonics_jax.phase.begin_run", train),
+    mock.patch("mnemonics_jax.phase.run_phase", train),
+    flagsaver.flagsaver(),
+    contextlib.redirect_stdout(out),
+    contextlib.redirect_stderr(err),
+  ):
+    os.environ.pop("MNEMONICS_DATA_DIR", None)
+    try:
+      command.run(module.main, arguments=name == "report")
+    except SystemExit as stop:
+      code = stop.code
+  files = sorted(str(path.relative_to(cwd)) for path in _files(cwd) - before)
+  return Outcome(code, out.getvalue(), err.getvalue(), files)
+
+
+def assert_refused(outcome: Outcome, *parts: str) -> None:
+  """One sentence with `parts`, exit code 2, and nothing left behind."""
+  assert outcome.code == 2, outcome
+  assert outcome.err.startswith("error: ") and outcome.err.endswith("\n")
+  assert "Traceback" not in outcome.err
+  for part in parts:
+    assert part in outcome.err
+  # Caches may stay: of decoded images, and, hidden, of libraries.
+  written = [f for f in outcome.files if not f.startswith(("cache", "."))]
+  assert not written, written
+
+
+def _files(directory):
+  return set(directory.rglob("*"))
