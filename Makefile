@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # The newest Python for which all pinned packages have wheels, if there is one.
 NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
-  do $$p -c "" 2>/dev/null && echo $$p && break; done)
+  do $$p -c "import ensurepip" 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-newest test-slow lint format audit browser clean

@@ -94,7 +94,9 @@ class Steps:
     labels = arrays["labels"].astype(np.int32)
     self.pool = make_pool(arrays["images"], labels, len(labels))
     self.order, self.key = jnp.arange(len(labels)), jax.random.key(1)
-    self.state = sgd.init(self.task, jax.tree.map(jnp.array, variables))
+    self.state = sgd.init_training(
+      self.task, jax.tree.map(jnp.array, variables)
+    )
     self.sums: dict[str, Any] = sgd.zero_metrics(
       variables, self.task, self.pool
     )

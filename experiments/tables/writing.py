@@ -1,6 +1,7 @@
 """A table on disk: JSON with all cells, Markdown and a page made from it."""
 
 from collections.abc import Iterable, Mapping
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def _sheet(request: Request, cells: Iterable[Cell]) -> Sheet:
 def _environment(request: Request, cells: Iterable[Cell]) -> dict[str, Any]:
   """Where the cells were run, as the first run has written it down."""
   for cell in cells:
-    if config := layout.read_config(request.root / cell["workdir"]):
-      return config.get("environment", {})
+    # A damaged file costs its own cell, not the table.
+    with contextlib.suppress(layout.WorkdirError):
+      if config := layout.read_config(request.root / cell["workdir"]):
+        return config.get("environment", {})
   return {}

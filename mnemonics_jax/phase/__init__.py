@@ -8,9 +8,16 @@ for data in stream:
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.phase.config import Config, Sizes
 from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.pool import Pool, make_pool
 from mnemonics_jax.phase.run import begin_run, run_phase
 from mnemonics_jax.phase.schedule import Schedule
-from mnemonics_jax.phase.sgd import Task, TrainState, fit, train_step
+from mnemonics_jax.phase.sgd import (
+  Task,
+  TrainState,
+  fit,
+  init_training,
+  train_step,
+)
 from mnemonics_jax.phase.stage import Journal, Stage
 from mnemonics_jax.phase.train import train_model
 
@@ -19,6 +26,7 @@ __all__ = [
   "Journal",
   "Phase",
   "PhaseData",
+  "Pool",
   "Schedule",
   "Sizes",
   "Stage",
@@ -26,6 +34,8 @@ __all__ = [
   "TrainState",
   "begin_run",
   "fit",
+  "init_training",
+  "make_pool",
   "run_phase",
   "train_model",
   "train_step",

@@ -53,8 +53,8 @@ class Phase:
   @property
   def adjusts(self) -> bool:
     """Whether there are old exemplars to adjust, and two parts of them."""
-    some = self.state.memory.counts.sum() > 1
-    return bool(some) and self.config.adjust and self.incremental
+    exemplars = int(self.state.memory.counts.sum())
+    return exemplars > 1 and self.config.adjust and self.incremental
 
   @property
   def finetunes(self) -> bool:

@@ -37,11 +37,11 @@ def phase_work(config: Config) -> list[float]:
     if config.learned:
       exemplars = kept(seen) / seen * arriving
       steps += _meta_work(config, exemplars, pool, chunks(arriving)) / batch
-    if config.adjust and old:
+    if config.adjust and old and not config.method.joint:
       steps += _meta_work(config, kept(old), kept(old), chunks(old)) / batch
-    if config.finetune != "none":
+    if config.finetune != "none" and not config.method.joint:
       cost = 1.0 if config.finetune == "all" else 1 / 3
-      steps += cost * config.balance.epochs * math.ceil(kept(seen) / batch)
+      steps += cost * config.balance.epochs * config.balance.steps(kept(seen))
     work.append(steps)
   return work
 

@@ -26,7 +26,7 @@ from mnemonics_jax.parallel import mesh
 from mnemonics_jax.parallel.pace import Pace
 from mnemonics_jax.phase.pool import Pool
 from mnemonics_jax.phase.schedule import Schedule
-from mnemonics_jax.phase.scope import merge, trainable
+from mnemonics_jax.phase.scope import deviation, hold_rows, merge, trainable
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Batch, PyTree, Variables
 
@@ -101,26 +101,6 @@ class _Epochs(NamedTuple):
   step: int
 
 
-def _deviation(part: PyTree) -> PyTree:
-  """What weight decay shrinks: parameters, and transfer minus its identity."""
-  if "transfer" not in part:
-    return part
-  identity = lambda path, x: x - 1 if path[-1].key == "scale" else x
-  transfer = jax.tree_util.tree_map_with_path(identity, part["transfer"])
-  return part | {"transfer": transfer}
-
-
-def _hold_rows(updates: PyTree, rows: Array) -> PyTree:
-  """Updates that leave every head row outside `rows` exactly where it is."""
-  head = updates["params"]["head"]
-  held = {
-    name: jnp.where(rows.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0)
-    for name, leaf in head.items()
-    if leaf.ndim
-  }
-  return merge(updates, {"params": {"head": held}})
-
-
 def _optimizer(schedule: Schedule) -> optax.GradientTransformation:
   return optax.chain(
     optax.add_decayed_weights(schedule.weight_decay),
@@ -153,8 +133,18 @@ def _loss(part, variables, batch, task):
   return loss, (batch_stats, metrics)
 
 
-def init(task: Task, variables: Variables) -> TrainState:
-  """The state before the first step."""
+def init_training(task: Task, variables: Variables) -> TrainState:
+  """The state before the first step.
+
+  >>> from mnemonics_jax import methods, networks
+  >>> network, method = networks.resnet8(width=4), methods.LwF()
+  >>> model, new = Model(network, method.head, classes=2), jnp.array([True, True])
+  >>> task = Task(
+  ...   Classes(~new, new), new, None, method=method, model=model,
+  ...   schedule=Schedule(learning_rate=0.5))
+  >>> float(init_training(task, model.init(jax.random.key(0))).rate)
+  0.5
+  """
   part = trainable(variables, task.scope)
   rate = mesh.put_replicated(np.array(task.schedule.rate(0), np.float32))
   return TrainState(variables, _optimizer(task.schedule).init(part), rate)
@@ -176,12 +166,12 @@ def train_step(
   >>> variables["params"]["head"]["weight"] = jnp.zeros((2, 16))
   >>> batch = Batch(jnp.zeros((4, 8, 8, 3)), jnp.array([0, 1, 0, 1]))
   >>> step = jax.jit(train_step)
-  >>> state, metrics = step(init(task, variables), batch, task=task)
+  >>> state, metrics = step(init_training(task, variables), batch, task=task)
   >>> round(float(metrics["loss"]), 4)  # log 2: it has no opinion yet.
   0.6931
 
   Args:
-    state: of `init`, or of the step before.
+    state: of `init_training`, or of the step before.
     batch: images, uint8 or float in [0, 1], already augmented; and labels.
     task: what is trained, and for which loss.
 
@@ -193,9 +183,9 @@ def train_step(
     part, state.variables, batch, task
   )
   updates, opt_state = _optimizer(task.schedule).update(
-    grads, state.opt_state, _deviation(part)
+    grads, state.opt_state, deviation(part)
   )
-  updates = _hold_rows(updates, task.rows)
+  updates = hold_rows(updates, task.rows)
   updates = jax.tree.map(lambda u: -state.rate * u, updates)
   variables = merge(state.variables, optax.apply_updates(part, updates))
   variables = variables | {"batch_stats": batch_stats}
@@ -305,7 +295,9 @@ def fit(
   schedule = task.schedule
   steps = schedule.steps(int(pool.count))
   no_sums = lambda: zero_metrics(variables, task, pool)
-  begin = init(task, jax.tree.map(jnp.array, variables))  # The copy is donated.
+  begin = init_training(
+    task, jax.tree.map(jnp.array, variables)
+  )  # The copy is donated.
   now = stage.resume(_Epochs(begin, no_sums(), epoch=0, step=0))
   pace = Pace()
   while now.epoch < schedule.epochs:

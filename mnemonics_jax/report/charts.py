@@ -24,7 +24,7 @@ from mnemonics_jax.runs.finished import Run
 # Black is the upper bound's, the other colours are the learners'.
 *_LEARNERS, _BOUND = COLORS
 
-_STAGE_ORDER = ("train", "exemplars", "adjust", "calibrate", "finetune")
+_STAGE_ORDER = ("train", "exemplars", "adjust", "finetune")
 
 
 def phase_curve(run: Run) -> Iterator[Drawing]:

@@ -1,6 +1,7 @@
 """A work directory belongs to one configuration, on one set of data."""
 
 from collections.abc import Mapping
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def claim(
   Returns:
     What else has changed since the run began, if it matters, for a person.
   """
+  settings = json.loads(json.dumps(dict(settings)))  # As they are read again.
   path = layout.config_path(workdir)
   if path.exists():
     claimed = layout.read_config(workdir)
@@ -48,7 +50,7 @@ def claim(
       workdir,
       {
         "command": command(),
-        "settings": dict(settings),
+        "settings": settings,
         "data": checksum,
         "environment": environment(),
       },

@@ -92,7 +92,7 @@ METRICS = {
   "epoch": {
     "seed": int,
     "phase": int,
-    "stage": str,  # "train", "exemplars", "adjust", "calibrate", "finetune".
+    "stage": str,  # "train", "exemplars", "adjust", "finetune".
     "epoch": int,  # From 0, in this stage.
     "seconds": NUMBER,  # Since the epoch before it, whatever its stage.
   },

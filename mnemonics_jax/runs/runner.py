@@ -40,7 +40,7 @@ class Labels(NamedTuple):
 
   title: str
   preset: str = "custom"
-  schedule: str = "custom"
+  schedule: str = "reduced"
 
 
 def run(
@@ -102,8 +102,8 @@ def run(
   title = stream.name, config.method.name, config.exemplars, str(config.memory)
   labels = labels or Labels(" · ".join(title))
   if settings is None:
-    settings = {**_fields(identity(config)), "seeds": list(seeds)}
-  _check(config, stream)
+    settings = _settings(config, stream, seeds)
+  _check(config, stream, seeds)
   moved = claim(workdir, settings, stream.checksum)
   stop = Stop(advice)
   with (
@@ -121,7 +121,6 @@ def run(
       layout.write_seed_result(workdir, seed, record)
     results = _results(workdir, config, stream, seeds, labels)
     layout.write_results(workdir, results)
-    stop.obey()
     return results
 
 
@@ -143,10 +142,32 @@ def _announce(report, config, stream, pending, moved):
     report(Note(f"Note: {note}"))
 
 
-def _check(config, stream):
+def _settings(config, stream, seeds):
+  """All that decides the numbers: the order of classes is not in the config."""
+  try:
+    fields = _fields(identity(config))
+  except TypeError as error:
+    raise UserError(
+      "settings",
+      f"the configuration cannot be written down ({error})",
+      "pass settings=, a dict of what makes this run itself",
+    ) from error
+  names = list(stream.class_names)
+  return {**fields, "class_names": names, "seeds": list(seeds)}
+
+
+def _check(config, stream, seeds):
   """Refuses what could not be computed, before anything is written."""
+  if not seeds or len(set(seeds)) < len(seeds):
+    raise UserError(
+      "seeds", f"`seeds={list(seeds)}` must name each once", "write `seeds=0,1`"
+    )
   if config.shape != stream.shape:
-    raise ValueError("config.shape is not stream.shape: they do not fit.")
+    raise UserError(
+      "shape",
+      "the configuration was made for a stream of another shape",
+      "make it with this stream's shape",
+    )
   devices = mesh.device_count()
   sizes = {s.batch_size for s in (config.base, config.train, config.balance)}
   for size in sizes:

@@ -15,20 +15,28 @@ from mnemonics_jax.runs import phase_arrays, records
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Saver
 
+# The field of the configuration that says how a stage learns.
+_FIELDS = {
+  "train": "train",  # In phase 0, `base`.
+  "finetune": "balance",
+  "exemplars": "bilevel",
+  "adjust": "bilevel",
+}
+
 
 class Diverged(UserError):
   """Numbers became infinite; what was saved before is good.
 
   >>> error = Diverged("train", "Training diverged in epoch 3", "use a lower rate")
   >>> error.stage, error.field, str(error)
-  ('train', 'learning_rate', 'Training diverged in epoch 3; use a lower rate.')
+  ('train', 'train', 'Training diverged in epoch 3; use a lower rate.')
 
   Attributes:
     stage: in which it happened.
   """
 
   def __init__(self, stage: str, problem: str, fix: str):
-    super().__init__("learning_rate", problem, fix)
+    super().__init__(_FIELDS.get(stage, stage), problem, fix)
     self.stage = stage
 
 

@@ -49,6 +49,11 @@ def test_a_fresh_start_leaves_the_old_directory(tmp_path):
 def test_what_cannot_be_a_directory_is_refused(tmp_path):
   (tmp_path / "file").write_text("")
   workdirs.check("root", tmp_path / "new" / "deep")
-  for path in ("file", "file/below", "x" * 300):
-    with pytest.raises(UserError, match=r"`root=.*` cannot be used \("):
+  for path, problem in {
+    "file": "file is not a directory",
+    "file/below": "file is not a directory",
+    "x" * 300: "File name too long",
+  }.items():
+    refused = rf"`root=.*` cannot be used \(.*{problem}\)"
+    with pytest.raises(UserError, match=refused):
       workdirs.check("root", tmp_path / path)

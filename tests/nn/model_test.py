@@ -91,7 +91,7 @@ def test_a_network_of_ones_own_is_trained():
     method=methods.LwF(),
     schedule=phase.Schedule(learning_rate=1.0),
   )
-  state = sgd.init(task, model.init(jax.random.key(0)))
+  state = sgd.init_training(task, model.init(jax.random.key(0)))
   # Dark and bright images.
   batch = Batch(IMAGES.at[:2].multiply(0.1), jnp.array([0, 0, 1, 1]))
   step = jax.jit(sgd.train_step)

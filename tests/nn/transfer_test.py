@@ -114,7 +114,7 @@ def test_a_training_step_with_out_has_no_kernel_gradient(variables, kind):
     scope="transfer",
   )
   identity = transfer.init(variables["params"]["backbone"], kind)
-  state = sgd.init(task, transfer.apply(variables, identity))
+  state = sgd.init_training(task, transfer.apply(variables, identity))
   batch = Batch(IMAGES, jnp.zeros(len(IMAGES), jnp.int32))
   program = jax.make_jaxpr(functools.partial(sgd.train_step, task=task))
   assert ("conv2d_dw" in str(program(state, batch))) == (kind == "in_out")

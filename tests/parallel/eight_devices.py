@@ -97,7 +97,7 @@ def test_a_training_step_only_sums_over_devices(unchecked):
   """
   with mesh.use(8):
     variables, task, pool = _training()
-    state = sgd.init(task, jax.tree.map(jnp.array, variables))
+    state = sgd.init_training(task, jax.tree.map(jnp.array, variables))
     sums = sgd.zero_metrics(variables, task, pool)
     order, key = jnp.arange(len(pool.labels)), jax.random.key(1)
     span = dict(start=jnp.int32(0), stop=jnp.int32(1))

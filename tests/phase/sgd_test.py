@@ -110,7 +110,7 @@ def test_a_step_is_that_of_optax(start):
   """Twice, so that momentum counts."""
   batches = [Batch(IMAGES[:8], LABELS[:8]), Batch(IMAGES[8:16], LABELS[8:16])]
   task, losses = _task(start), []
-  state = sgd.init(task, start)
+  state = sgd.init_training(task, start)
   for batch in batches:
     state, metrics = STEP(state, batch, task=task)
     losses.append(float(metrics["loss"]))
@@ -122,7 +122,7 @@ def test_a_step_is_that_of_optax(start):
 
 def test_a_step_is_a_function_of_its_arguments(start):
   task, batch = _task(start), Batch(IMAGES[:8], LABELS[:8])
-  state = sgd.init(task, start)
+  state = sgd.init_training(task, start)
   before = jax.tree.map(np.array, state)
   one, two = (STEP(state, batch, task=task) for _ in range(2))
   _assert_equal(one, two)
@@ -132,7 +132,7 @@ def test_a_step_is_a_function_of_its_arguments(start):
 
 def test_a_step_compiles_once_for_equal_tasks(start):
   step = jax.jit(sgd.train_step)
-  state = sgd.init(_task(start), start)
+  state = sgd.init_training(_task(start), start)
   stored = step(state, Batch(IMAGES[:8], LABELS[:8]), task=_task(start))
   step(state, Batch(IMAGES[8:16], LABELS[8:16]), task=_task(start))
   assert step._cache_size() == 1
@@ -143,7 +143,7 @@ def test_a_step_compiles_once_for_equal_tasks(start):
 
 def test_the_state_is_one_pytree_that_a_loop_carries(start):
   task = _task(start)
-  state = sgd.init(task, start)
+  state = sgd.init_training(task, start)
   after, metrics = STEP(state, Batch(IMAGES[:8], LABELS[:8]), task=task)
   shapes = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)
   assert shapes(after) == shapes(state)
@@ -169,7 +169,7 @@ def test_weight_decay_pulls_transfer_to_the_identity(start):
   identity = transfer.init(start["params"]["backbone"], "out")
   moved = jax.tree.map(lambda x: x + 2.0, identity)  # Scales 3, shifts 2.
   task = _task(None, method=_Still(), scope="transfer")
-  state = sgd.init(task, transfer.apply(start, moved))
+  state = sgd.init_training(task, transfer.apply(start, moved))
   state, _ = STEP(state, Batch(IMAGES[:8], LABELS[:8]), task=task)
   # 3 − 0.1 · 5e-4 · (3 − 1), and 2 − 0.1 · 5e-4 · 2.
   for path, leaf in jax.tree.leaves_with_path(state.variables["transfer"]):

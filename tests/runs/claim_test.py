@@ -103,3 +103,9 @@ def test_a_run_knows_its_data(workdir, monkeypatch):
   monkeypatch.setattr(tiny, "dataset", lambda **_: other)
   with pytest.raises(UserError, match="other data"):
     interrupted.run(workdir)
+
+
+def test_tuples_are_what_they_become_on_disk(tmp_path):
+  settings = {"epochs": (1, 2)}
+  assert claim(tmp_path / "out", settings, 17) is None
+  assert claim(tmp_path / "out", settings, 17) is None

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+from unittest import mock
 
 import jax
 import numpy as np
 import pytest
 from support import interrupted, tiny
 
-from mnemonics_jax import methods, runs
+from mnemonics_jax import data, methods, runs
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.methods import bic
 from mnemonics_jax.parallel import mesh
@@ -157,3 +158,24 @@ def test_divergence_stops_the_run_before_it_is_saved(
     tree, _ = checkpoint.restore(path)
     for content in jax.tree.leaves(tree):
       assert np.isfinite(content).all(), path.name
+
+
+def test_another_order_of_classes_is_another_run(tmp_path, monkeypatch):
+  """Even though sizes and images are the same."""
+  train = mock.Mock(side_effect=InterruptedError)
+  monkeypatch.setattr("mnemonics_jax.phase.run_phase", train)
+  config, stream = tiny.setup(methods.LwF())
+  with pytest.raises(InterruptedError):
+    runs.run(config, stream, tmp_path / "out")
+  other = data.ClassStream(tiny.dataset(6), range(5, -1, -1), (3, 1, 2))
+  assert (other.shape, other.checksum) == (stream.shape, stream.checksum)
+  with pytest.raises(UserError, match="class_names"):
+    runs.run(config, other, tmp_path / "out")
+
+
+@pytest.mark.parametrize("seeds", [(), (0, 0)])
+def test_seeds_are_named_once(tmp_path, seeds):
+  config, stream = tiny.setup(methods.LwF())
+  with pytest.raises(UserError, match="seeds"):
+    runs.run(config, stream, tmp_path / "out", seeds=seeds)
+  assert not (tmp_path / "out").exists()
