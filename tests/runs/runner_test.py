@@ -39,7 +39,7 @@ def test_it_returns_what_it_writes(finished):
   assert [run["seed"] for run in results["runs"]] == [3, 1]
   assert results["classes_per_phase"] == [2, 1]
   assert results["title"] == "tiny · lwf · herding · per_class:3"
-  assert results["schedule"] == results["preset"] == "custom"
+  assert results["schedule"] == "reduced" and results["preset"] == "custom"
 
 
 def test_it_tells_where_it_is(finished):
@@ -108,7 +108,7 @@ def test_labels_are_in_the_results(quick, finished, monkeypatch):
 def test_a_configuration_of_another_stream_is_refused(quick, tmp_path):
   config, _ = quick
   _, other = tiny.setup(methods.LwF(), split=(1, 2))
-  with pytest.raises(ValueError, match="do not fit"):
+  with pytest.raises(ValueError, match="another shape"):
     runs.run(config, other, tmp_path / "out")
   assert not (tmp_path / "out").exists()
 
