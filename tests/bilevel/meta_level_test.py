@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 from support.mlp_model import (
   KEY,
-  ON_FEATURES,
   TINY,
   apply_fn,
   assert_equal,
   change,
   draw,
-  features_fn,
 )
 
 from mnemonics_jax import bilevel
-from mnemonics_jax.bilevel import BilevelConfig, Features
 from mnemonics_jax.bilevel.meta_level import initial_features
 
 RANDOM = change(
@@ -124,27 +121,6 @@ def test_measured_losses_belong_to_one_epoch():
   first = float(state.sums["loss"])
   state = bilevel.steps(problem, state, 1)
   assert 0 < float(state.sums["loss"]) < 0.9 * first
-
-
-def test_data_pass_the_backbone_once_if_only_the_head_trains():
-  _, variables, (images, _) = draw()
-  problem, _ = _begin(ON_FEATURES)
-  assert isinstance(problem.valid, Features)
-  expected = features_fn(variables, bilevel.from_uint8(images))
-  np.testing.assert_allclose(problem.valid.features, expected, atol=1e-5)
-  whole, _ = _begin(BilevelConfig(), apply_fn=apply_fn)
-  assert_equal(whole.valid.images, images)
-  # Several starts have several backbones.
-  starts = jax.tree.map(lambda x: jnp.stack([x, x]), variables)
-  several, _ = _begin(ON_FEATURES, starts=starts)
-  assert_equal(several.valid.images, images)
-
-
-def test_an_epoch_is_a_pass_over_the_data_unless_it_has_a_length():
-  config = change(TINY, steps_per_epoch=None, batch_size=16)
-  assert _begin(config)[0].steps == 3  # 40 samples in batches of 16.
-  assert _begin(change(config, steps_per_epoch=7))[0].steps == 7
-  assert _begin(change(config, batch_size=100))[0].batch_size == 40
 
 
 def test_divergence_names_epoch_steps_and_loss():

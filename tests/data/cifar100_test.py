@@ -14,46 +14,6 @@ from support import data_files
 from mnemonics_jax import data
 from mnemonics_jax.data import cifar100, cifar_pickle, prepare
 
-ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
-
-
-@pytest.fixture(scope="module")
-def expected():
-  return data_files.cifar_arrays()
-
-
-@pytest.fixture(scope="module")
-def official(tmp_path_factory, expected):
-  """A directory with `cifar-100-python` and its archive, and the MD5 sums."""
-  root = tmp_path_factory.mktemp("official")
-  md5 = data_files.write_official(root / "cifar-100-python", expected)
-  archives = root / "archive"
-  archives.mkdir()
-  data_files.write_archive(
-    archives / "cifar-100-python.tar.gz", root / "cifar-100-python"
-  )
-  return root, md5
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory, official):
-  root, md5 = official
-  data_dir = tmp_path_factory.mktemp("tfds")
-  prepare.prepare(root, data_dir, md5=md5)
-  return data_dir
-
-
-def load(data_dir, cache_dir, md5=cifar_pickle.MD5):
-  return cifar100.load(
-    data_dir, cache_dir=cache_dir, md5=md5, per_class=data_files.PER_CLASS
-  )
-
-
-def assert_same(dataset: data.Dataset, expected: dict) -> None:
-  for name in ARRAYS:
-    np.testing.assert_array_equal(getattr(dataset, name), expected[name])
-  assert dataset.class_names == tuple(data_files.CLASSES)
-
 
 @pytest.mark.parametrize(
   "path",
@@ -66,7 +26,9 @@ def assert_same(dataset: data.Dataset, expected: dict) -> None:
 )
 def test_reads_official_files(tmp_path, official, expected, path):
   root, md5 = official
-  assert_same(load(root / path, tmp_path, md5), expected)
+  data_files.assert_same_arrays(
+    data_files.load_cifar(root / path, tmp_path, md5), expected
+  )
 
 
 def test_synthetic_pickles_are_what_numpy_reads(official, expected):
@@ -99,14 +61,16 @@ def test_damaged_archive(tmp_path, official, damage):
     }[damage]
   )
   with pytest.raises(data.DataError, match="toronto"):
-    load(path, tmp_path)
+    data_files.load_cifar(path, tmp_path)
 
 
 def test_prepared_directory_is_read_in_source_order(
   tmp_path, prepared, expected
 ):
   for path in (prepared, prepared / "cifar100", prepared / "cifar100/3.0.2"):
-    assert_same(load(path, tmp_path / "cache"), expected)
+    data_files.assert_same_arrays(
+      data_files.load_cifar(path, tmp_path / "cache"), expected
+    )
 
 
 def test_prepared_directory_is_read_by_tfds(prepared, expected):
@@ -215,10 +179,12 @@ def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
           struct.pack("<Q", len(r)) + b"crc_" + r + b"crc_" for r in part
         )
       )
-  assert_same(load(tmp_path, tmp_path / "cache"), expected)
+  data_files.assert_same_arrays(
+    data_files.load_cifar(tmp_path, tmp_path / "cache"), expected
+  )
   os.truncate(directory / "cifar100-test.tfrecord-00001-of-00002", 5000)
   with pytest.raises(data.DataError, match="truncated"):
-    load(tmp_path, tmp_path / "cache")
+    data_files.load_cifar(tmp_path, tmp_path / "cache")
 
 
 def test_other_tfds_formats_are_explained(tmp_path):
@@ -239,7 +205,7 @@ def test_damaged_records_are_named(tmp_path, prepared, damage):
   size = {"flipped": None, "truncated": -1000, "empty": 0}[damage]
   path.write_bytes(content[:size])
   with pytest.raises(data.DataError, match=f"{directory} are damaged"):
-    load(tmp_path, tmp_path / "cache")
+    data_files.load_cifar(tmp_path, tmp_path / "cache")
 
 
 def test_incomplete_cifar_is_refused(tmp_path, prepared):

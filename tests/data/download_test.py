@@ -2,52 +2,11 @@
 
 import time
 
-import numpy as np
 import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cifar100, cifar_pickle, download, prepare
-
-ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
-
-
-@pytest.fixture(scope="module")
-def expected():
-  return data_files.cifar_arrays()
-
-
-@pytest.fixture(scope="module")
-def official(tmp_path_factory, expected):
-  """A directory with `cifar-100-python` and its archive, and the MD5 sums."""
-  root = tmp_path_factory.mktemp("official")
-  md5 = data_files.write_official(root / "cifar-100-python", expected)
-  archives = root / "archive"
-  archives.mkdir()
-  data_files.write_archive(
-    archives / "cifar-100-python.tar.gz", root / "cifar-100-python"
-  )
-  return root, md5
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory, official):
-  root, md5 = official
-  data_dir = tmp_path_factory.mktemp("tfds")
-  prepare.prepare(root, data_dir, md5=md5)
-  return data_dir
-
-
-def load(data_dir, cache_dir, md5=cifar_pickle.MD5):
-  return cifar100.load(
-    data_dir, cache_dir=cache_dir, md5=md5, per_class=data_files.PER_CLASS
-  )
-
-
-def assert_same(dataset: data.Dataset, expected: dict) -> None:
-  for name in ARRAYS:
-    np.testing.assert_array_equal(getattr(dataset, name), expected[name])
-  assert dataset.class_names == tuple(data_files.CLASSES)
+from mnemonics_jax.data import cifar100, download
 
 
 def test_nothing_found_is_one_message_at_once(tmp_path):
@@ -135,4 +94,4 @@ shutil.copytree({str(prepared)!r}, sys.argv[1], dirs_exist_ok=True)
     cache_dir=tmp_path / "cache",
     per_class=data_files.PER_CLASS,
   )
-  assert_same(dataset, expected)
+  data_files.assert_same_arrays(dataset, expected)

@@ -63,6 +63,7 @@ def test_the_upper_bound_chooses_among_new_images_only():
   assert set(second.data.labels.tolist()) == {0, 1, 2, 3}
   chosen = exemplars.choose(second, second.state.variables)
   assert set(chosen.labels.tolist()) == {3}
+  assert set(chosen.input_labels.tolist()) == {3}
 
 
 def test_a_budget_decides_how_many_are_chosen():

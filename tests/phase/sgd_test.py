@@ -301,11 +301,6 @@ def test_divergence_names_epoch_and_step(start):
     _fit(start, schedule=schedule)
 
 
-def test_a_pool_too_small_is_refused():
-  with pytest.raises(ValueError, match="20 images for a pool of 10"):
-    make_pool(IMAGES, LABELS, 10)
-
-
 def test_augmentation_reaches_the_batches(start, trained):
   out = _fit(start, augment=augment.CropFlip(2))
   assert (_head(out)[2] != _head(trained)[2]).any()

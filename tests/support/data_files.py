@@ -15,6 +15,9 @@ import numpy as np
 from PIL import Image
 
 from mnemonics_jax import data
+from mnemonics_jax.data import cifar100, cifar_pickle
+
+ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 PER_CLASS = {"train": 2, "test": 1}
@@ -178,3 +181,19 @@ def run_python(*arguments: object) -> subprocess.CompletedProcess[str]:
     text=True,
     env=os.environ | {"PYTHONPATH": str(Path(data.__file__).parents[2])},
   )
+
+
+def load_cifar(
+  data_dir: Path, cache_dir: Path, md5: dict[str, str] = cifar_pickle.MD5
+) -> data.Dataset:
+  """Reads a small CIFAR-100, whose classes have `PER_CLASS` images."""
+  return cifar100.load(
+    data_dir, cache_dir=cache_dir, md5=md5, per_class=PER_CLASS
+  )
+
+
+def assert_same_arrays(dataset: data.Dataset, expected: dict) -> None:
+  """Whether a data set holds `cifar_arrays`."""
+  for name in ARRAYS:
+    np.testing.assert_array_equal(getattr(dataset, name), expected[name])
+  assert dataset.class_names == tuple(CLASSES)
