@@ -70,7 +70,11 @@ _MISTAKE, _INTERRUPTED = 2, 130
 
 
 # Settings of the library whose flag has another name.
-_FLAG_OF = {"data_dir": "data", "network": "net"}
+_FLAG_OF = {
+  "data_dir": "data",
+  "every": "checkpoint_every",
+  "network": "net",
+}
 
 
 def in_flags(message: str) -> str:

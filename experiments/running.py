@@ -21,6 +21,9 @@ FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)
 
 CONTINUE = "The same command continues from there."
+# A step may take so many seconds; compiling and evaluating cannot be
+# interrupted, but may be thrown away.
+_PATIENCE = 8.0
 
 
 @launch.computing()
@@ -28,6 +31,7 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   """Loads, runs, prints the table and writes the report."""
   # Imported here so that a mistake in the flags is answered at once.
   from mnemonics_jax import report
+  from mnemonics_jax.parallel import processes
 
   saving = saving_policy()
   workdir = directory("workdir", workdirs.default(settings))
@@ -47,8 +51,9 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
       saving=saving,
       advice=advice,
     )
-  print(f"\n{report.console_table(results)}\n")
-  print(f"Report: {report.build([workdir])}")
+  if processes.is_first():
+    print(f"\n{report.console_table(results)}\n")
+    print(f"Report: {report.build([workdir])}")
 
 
 def run(
@@ -79,6 +84,7 @@ def run(
       settings=settings.identity(),
       labels=runs.Labels(settings.title, settings.preset, schedule),
       report=lambda event: console(_in_flags(event)),
+      patience=_PATIENCE,
       **options,
     )
 
@@ -134,20 +140,9 @@ def _offering_fresh() -> Iterator[None]:
 
 def saving_policy() -> "Policy":
   """When checkpoints are written and which are kept, by the flags."""
-  every, keep = FLAGS.checkpoint_every, FLAGS.keep
-  if not 0 <= every < float("inf"):
-    raise UserError(
-      "checkpoint_every",
-      f"`checkpoint_every={every}` must be 0 or more seconds",
-      "180 is usual",
-    )
-  if keep is not None and keep < 1:
-    raise UserError(
-      "keep", f"`keep={keep}` must be 1 or more", "leave it out for all"
-    )
-  from mnemonics_jax.runs.saver import Policy
+  from mnemonics_jax import runs
 
-  return Policy(every, keep)
+  return runs.Policy(FLAGS.checkpoint_every, FLAGS.keep)
 
 
 def optional_directory(flag: str) -> Path | None:
@@ -160,9 +155,7 @@ def directory(flag: str, default: Path) -> Path:
   """The directory that a flag names, if it is there or can be made."""
   path = Path(FLAGS[flag].value or default).expanduser()
   workdirs.check(flag, path)
-  from mnemonics_jax.parallel import processes
-
-  return processes.private_directory(path)
+  return path
 
 
 def load_data(

@@ -138,6 +138,9 @@ def request_from_flags() -> Request:
     )
   rows = table_rows.pick(available, _ROWS.value)
   bound = [table_rows.upper_bound()]
+  from mnemonics_jax.parallel import processes
+
+  root = running.directory("root", Path("runs"))
   request = Request(
     table=_TABLE.value,
     dataset=_DATASET.value,
@@ -147,7 +150,7 @@ def request_from_flags() -> Request:
     phases=phases,
     seeds=seeds,
     given=given,
-    root=running.directory("root", Path("runs")),
+    root=processes.private_directory(root),
   )
   # Settings check themselves, all seeds together.
   row = request.rows[0]

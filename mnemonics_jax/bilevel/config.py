@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from jaxtyping import Array
 import optax
 
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.types import Exemplars, PyTree, Variables
 
 ApplyFn = Callable[..., Array]
@@ -28,7 +29,7 @@ class BilevelConfig:
   'all'
   >>> BilevelConfig(max_change=0.5)
   Traceback (most recent call last):
-  ValueError: max_change=0.5 must be a whole number of grey levels: exemplars are stored as uint8, and only then the trust region survives rounding.
+  mnemonics_jax.errors.UserError: `max_change=0.5` is not a whole number of grey levels, and exemplars are stored as uint8; round it, so that the trust region survives rounding.
 
   Attributes:
     scope: what the base level trains: `all` (`variables["params"]`, the
@@ -114,18 +115,23 @@ class BilevelConfig:
   def __post_init__(self):
     for name, choices in _CHOICES.items():
       if getattr(self, name) not in choices:
-        raise ValueError(
-          f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}."
+        raise UserError(
+          name,
+          f"`{name}={getattr(self, name)}` is not known",
+          f"choose one of {', '.join(choices)}",
         )
     for name, least in _LEAST.items():
       value = getattr(self, name)
       if value is not None and value < least:
-        raise ValueError(f"{name}={value} must be at least {least}.")
+        raise UserError(
+          name, f"`{name}={value}` cannot be used", f"{least} is the least"
+        )
     if self.max_change is not None and self.max_change % 1:
-      raise ValueError(
-        f"max_change={self.max_change} must be a whole number of grey levels: "
-        "exemplars are stored as uint8, and only then the trust region "
-        "survives rounding."
+      raise UserError(
+        "max_change",
+        f"`max_change={self.max_change}` is not a whole number of grey levels,"
+        " and exemplars are stored as uint8",
+        "round it, so that the trust region survives rounding",
       )
 
   @property
@@ -153,12 +159,9 @@ class BilevelConfig:
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-  "scope": ("auto", "all", "transfer", "head"),
-  "head_start": ("imprint", "model"),
-  "batch_norm": ("frozen", "batch"),
-  "remat": ("none", "step", "nested"),
-  "outer_optimizer": ("adam", "sgd"),
-  "outer_schedule": ("cosine", "halving", "constant"),
+  name: get_args(kind)
+  for name, kind in get_type_hints(BilevelConfig).items()
+  if get_origin(kind) is Literal
 }
 _LEAST = dict(
   inner_steps=0,

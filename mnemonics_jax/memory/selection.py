@@ -6,6 +6,11 @@ from jaxtyping import Float, Int
 import numpy as np
 
 
+def normalize(x: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
+  """x / ‖x‖ along the last axis; zeros stay zeros."""
+  return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+
+
 def random(
   rng: np.random.Generator, images: int, count: int
 ) -> Int[np.ndarray, " count"]:
@@ -21,8 +26,7 @@ def herding(
   On normalised features x with mean μ: pick argmax w·x, then w ← w + μ − x.
   No image is picked twice; a shorter run is a prefix of a longer one.
   """
-  norms = np.linalg.norm(features, axis=1, keepdims=True)
-  x = np.asarray(features / np.maximum(norms, 1e-12), np.float64)
+  x = np.asarray(normalize(features), np.float64)
   mean = x.mean(0)
   weight, free, picks = mean.copy(), np.ones(len(x), bool), []
   for _ in range(min(count, len(x))):

@@ -112,19 +112,25 @@ def has_tpu(dev: Path = Path("/dev")) -> bool:
   return "tpu" in wanted and bool(chips) and installed
 
 
+def is_first() -> bool:
+  """Whether this process is the one that prints and writes."""
+  return jax.process_index() == 0
+
+
 def private_directory(path: Path) -> Path:
   """A directory that only this process writes: `path` itself, or a copy."""
   if jax.process_count() == 1:
     return path
   private = path
-  if jax.process_index():
+  mine = any(path.is_relative_to(folder) for folder in _copies)
+  if not is_first() and not mine:
     folder = tempfile.mkdtemp()
     _copies.append(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     private = Path(folder) / path.name
     if path.exists():
       shutil.copytree(path, private)
-  multihost_utils.sync_global_devices(f"copied {path}")
+  multihost_utils.sync_global_devices(f"copied {path.name}")
   return private
 
 

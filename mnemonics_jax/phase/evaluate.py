@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.blocks import stream_blocks
 from mnemonics_jax.nn.model import Model
@@ -46,10 +47,6 @@ def extract(
   return features, logits
 
 
-def _normalize(x):
-  return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-
-
 def class_means(
   features: Float[np.ndarray, "n d"],
   labels: Int[np.ndarray, " n"],
@@ -57,7 +54,7 @@ def class_means(
 ) -> Float[np.ndarray, "classes d"]:
   """Mean of the normalised features of each class; zero where there is none."""
   sums = np.zeros((classes, features.shape[1]), np.float32)
-  np.add.at(sums, labels, _normalize(features))
+  np.add.at(sums, labels, normalize(features))
   counts = np.bincount(labels, minlength=classes)
   return sums / np.maximum(counts, 1)[:, None]
 
@@ -76,8 +73,8 @@ def nme_predictions(
   seen: int,
 ) -> Int[np.ndarray, " n"]:
   """The class whose mean of normalised exemplar features is nearest."""
-  means = _normalize(class_means(exemplar_features, exemplar_labels, seen))
-  return np.argmax(_normalize(features) @ means.T, -1)
+  means = normalize(class_means(exemplar_features, exemplar_labels, seen))
+  return np.argmax(normalize(features) @ means.T, -1)
 
 
 def confusion(

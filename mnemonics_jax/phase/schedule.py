@@ -3,6 +3,8 @@
 import dataclasses
 import math
 
+from mnemonics_jax.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
@@ -28,6 +30,22 @@ class Schedule:
   batch_size: int = 128
   momentum: float = 0.9
   weight_decay: float = 5e-4
+
+  def __post_init__(self):
+    wanted = {
+      "epochs": (self.epochs >= 0, "0 or more"),
+      "batch_size": (self.batch_size >= 1, "1 or more"),
+      "learning_rate": (0 < self.learning_rate < math.inf, "positive"),
+      "decay": (0 < self.decay < math.inf, "positive"),
+      "momentum": (0 <= self.momentum < 1, "between 0 and 1"),
+      "weight_decay": (0 <= self.weight_decay < math.inf, "0 or more"),
+    }
+    for name, (fits, words) in wanted.items():
+      if not fits:
+        value = getattr(self, name)
+        raise UserError(
+          name, f"`{name}={value}` cannot be used", f"it must be {words}"
+        )
 
   def rate(self, epoch: int) -> float:
     """The learning rate of an epoch."""

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 import numpy as np
 
+from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.report.drawing import COLORS, Drawing, number, shorten
 from mnemonics_jax.report.labels import labels
 from mnemonics_jax.runs.finished import Run
@@ -42,8 +43,7 @@ def embed(features: np.ndarray) -> np.ndarray:
   # Imported here: it takes seconds, and runs without features need none of it.
   from openTSNE import TSNE
 
-  x = features.astype(np.float64)
-  x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+  x = normalize(features.astype(np.float64))
   tsne = TSNE(
     perplexity=min(20, (len(x) - 1) // 3),
     initialization="pca",

@@ -19,9 +19,9 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from mnemonics_jax.runs.layout import ARRAYS, INFO, MANIFEST
 from mnemonics_jax.types import PyTree
 
-_MANIFEST = "manifest.json"
 _COPY = "arrays.npz"
 
 
@@ -53,11 +53,11 @@ def save(path: Path, tree: PyTree, info: dict[str, Any] | None = None) -> int:
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)
   try:
-    _write_arrays(partial / "arrays", tree)
-    (partial / "info.json").write_text(json.dumps(info or {}))
+    _write_arrays(partial / ARRAYS, tree)
+    (partial / INFO).write_text(json.dumps(info or {}))
     files = _checksums(partial)
     manifest = json.dumps({"files": files}, indent=1)
-    (partial / _MANIFEST).write_text(manifest + "\n")
+    (partial / MANIFEST).write_text(manifest + "\n")
     for part in (*_files(partial), partial):
       _sync(part)
     os.rename(partial, path)
@@ -77,9 +77,9 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
   """
   path = Path(path).absolute()
   try:
-    expected = json.loads((path / _MANIFEST).read_bytes())["files"]
+    expected = json.loads((path / MANIFEST).read_bytes())["files"]
     found = _checksums(path)
-    found.pop(_MANIFEST, None)
+    found.pop(MANIFEST, None)
     wrong = sorted(
       name
       for name in expected.keys() | found.keys()
@@ -87,13 +87,13 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
     )
     if wrong:
       raise Damaged(path, f"{', '.join(wrong[:3])} changed")
-    info = json.loads((path / "info.json").read_bytes())
+    info = json.loads((path / INFO).read_bytes())
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
     raise Damaged(path, error) from error
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
   try:
-    return _read_arrays(path / "arrays"), info
+    return _read_arrays(path / ARRAYS), info
   except Exception as error:
     raise OSError(f"Orbax could not read it: {error}") from error
 

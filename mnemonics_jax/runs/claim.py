@@ -1,6 +1,7 @@
 """A work directory belongs to one configuration, on one set of data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,59 +9,77 @@ from typing import Any
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
+from mnemonics_jax.runs.lock import locked
 
 # The same data may lie elsewhere now.
 _PLACES = ("data",)
 
 
-def claim(
+@contextlib.contextmanager
+def claimed(
   workdir: Path, settings: Mapping[str, Any], checksum: int
-) -> str | None:
-  """Makes `workdir` this configuration's own, or refuses.
+) -> Iterator[str | None]:
+  """Makes `workdir` this configuration's own, for this process, or refuses.
 
   An existing directory is only entered if it is empty or holds a
-  `config.json` with the same settings; nothing in another one is touched.
+  `config.json` with the same settings; nothing in another one is touched. Of two
+  that come at once, one is refused.
 
   Args:
     workdir: the directory.
     settings: all that decides the numbers, in JSON's types.
     checksum: of the data they are made of.
 
-  Returns:
+  Yields:
     What else has changed since the run began, if it matters, for a person.
   """
   settings = json.loads(json.dumps(dict(settings)))  # As they are read again.
-  path = layout.config_path(workdir)
-  if path.exists():
-    claimed = layout.read_config(workdir)
-    _compare(workdir, claimed, settings, checksum)
-    return changes_since(claimed.get("environment", {}))
-  try:
-    # A kill may have left a draft of config.json.
-    if workdir.exists() and (
-      not workdir.is_dir()
-      or not all(_is_draft_of(path, other) for other in workdir.iterdir())
-    ):
+  with contextlib.ExitStack() as stack:
+    try:
+      _refuse_foreign(workdir)
+      workdir.mkdir(parents=True, exist_ok=True)
+      stack.enter_context(locked(workdir))
+      changes = _claim(workdir, settings, checksum)
+    except OSError as error:
       raise UserError(
         "workdir",
-        f"`workdir={workdir}` exists and is not a run of this program",
-        "choose an empty or new directory",
-      )
-    layout.write_config(
-      workdir,
-      {
-        "command": command(),
-        "settings": settings,
-        "data": checksum,
-        "environment": environment(),
-      },
-    )
-  except OSError as error:
+        f"`workdir={workdir}` cannot be used ({error})",
+        "choose another one",
+      ) from error
+    yield changes
+
+
+def _refuse_foreign(workdir):
+  """Refuses what is there and is neither a run nor about to become one."""
+  config, lock = layout.config_path(workdir), layout.lock_path(workdir)
+  # A kill may have left a lock and a draft of config.json.
+  ours = lambda path: path == lock or _is_draft_of(config, path)
+  # What cannot be read is not touched, not even by a lock.
+  if layout.read_config(workdir) or not workdir.exists():
+    return
+  if not workdir.is_dir() or not all(map(ours, workdir.iterdir())):
     raise UserError(
       "workdir",
-      f"`workdir={workdir}` cannot be used ({error})",
-      "choose another one",
-    ) from error
+      f"`workdir={workdir}` exists and is not a run of this program",
+      "choose an empty or new directory",
+    )
+
+
+def _claim(workdir, settings, checksum):
+  """Writes config.json, or compares with the one that is there."""
+  if layout.config_path(workdir).exists():
+    before = layout.read_config(workdir)
+    _compare(workdir, before, settings, checksum)
+    return changes_since(before.get("environment", {}))
+  layout.write_config(
+    workdir,
+    {
+      "command": command(),
+      "settings": settings,
+      "data": checksum,
+      "environment": environment(),
+    },
+  )
   return None
 
 

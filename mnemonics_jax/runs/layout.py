@@ -1,11 +1,13 @@
 """The files of a work directory: their names and fields, writing and reading.
 
+  lock                     which process works here, as long as it does
   config.json              what is run, on which machine, with which packages
   metrics.jsonl            a line for every epoch and phase, as they end
   seed_K/result.json       what seed K measured, when it has finished
   seed_K/phase_NN.npz      arrays of a phase, for pictures
   seed_K/checkpoints/      phase_NN, phase_NN_part_NNN: where seed K can go on
   results.json             all seeds and their summary, when all have finished
+  tensorboard/             a copy of metrics.jsonl for TensorBoard
 
 Names, fields and the format's number are here. What is not one JSON object has
 a file of its own for writing and reading: `metrics_log.py`, `phase_arrays.py`,
@@ -33,8 +35,11 @@ FORMAT = 2
 Formats 1 and 2 differ in that field only.
 """
 
-_CONFIG, _METRICS = "config.json", "metrics.jsonl"
+_LOCK, _CONFIG, _METRICS = "lock", "config.json", "metrics.jsonl"
 _RESULTS, _SEED_RESULT = "results.json", "result.json"
+_TENSORBOARD = "tensorboard"
+# Within a checkpoint: arrays, what is not an array, checksums of both.
+ARRAYS, INFO, MANIFEST = "arrays", "info.json", "manifest.json"
 
 CONFIG = {
   "format": Maybe(int),  # See FORMAT.
@@ -130,6 +135,14 @@ class WorkdirError(UserError):
 
 
 # Where files are.
+
+
+def lock_path(workdir: AnyPath) -> Path:
+  return Path(workdir) / _LOCK
+
+
+def tensorboard_dir(workdir: AnyPath) -> Path:
+  return Path(workdir) / _TENSORBOARD
 
 
 def config_path(workdir: AnyPath) -> Path:

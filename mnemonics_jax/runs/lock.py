@@ -7,7 +7,7 @@ from pathlib import Path
 import platform
 
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import files
+from mnemonics_jax.runs import files, layout
 
 try:
   import fcntl
@@ -32,7 +32,7 @@ class BusyError(UserError):
 def locked(workdir: Path) -> Iterator[None]:
   """Keeps other processes out of `workdir`; a dead one's lock counts nothing."""
   # The system releases the lock with the process, however that ends.
-  with (workdir / "lock").open("a+") as file:
+  with layout.lock_path(workdir).open("a+") as file:
     if fcntl is not None:
       try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

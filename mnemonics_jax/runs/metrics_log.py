@@ -28,7 +28,7 @@ class MetricsLog:
     self._workdir = Path(workdir)
     self._file = None
     self._events = (
-      Events(self._workdir / "tensorboard") if tensorboard else None
+      Events(layout.tensorboard_dir(self._workdir)) if tensorboard else None
     )
 
   def __enter__(self) -> "MetricsLog":

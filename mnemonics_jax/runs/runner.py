@@ -18,8 +18,7 @@ from mnemonics_jax.progress import (
   ignore,
 )
 from mnemonics_jax.runs import layout, records
-from mnemonics_jax.runs.claim import claim
-from mnemonics_jax.runs.lock import locked
+from mnemonics_jax.runs.claim import claimed
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
 from mnemonics_jax.runs.seed_run import run_seed
@@ -56,6 +55,7 @@ def run(
   base_models: str | Path | None = None,
   saving: Policy = Policy(),
   advice: str = CONTINUE,
+  patience: float | None = None,
 ) -> dict[str, Any]:
   """Trains once per seed and returns (and writes) the results.
 
@@ -89,6 +89,8 @@ def run(
     base_models: where models of phase 0 are kept, None to train each anew.
     saving: when checkpoints are written, and which are kept.
     advice: a sentence on how to continue, if somebody stops it.
+    patience: seconds after which a signal ends the process, saved or not; None
+      waits for the next opportunity to save.
 
   Returns:
     The object in results.json.
@@ -98,17 +100,18 @@ def run(
     Diverged: numbers became infinite.
     UserError: what is asked for cannot be done.
   """
-  workdir = Path(workdir)
+  workdir = processes.private_directory(Path(workdir))
+  if base_models is not None:
+    base_models = processes.private_directory(Path(base_models))
   title = stream.name, config.method.name, config.exemplars, str(config.memory)
   labels = labels or Labels(" · ".join(title))
   if settings is None:
     settings = _settings(config, stream, seeds)
   _check(config, stream, seeds)
-  moved = claim(workdir, settings, stream.checksum)
   stop = Stop(advice)
   with (
-    locked(workdir),
-    stop.listening(f"What is saved in {workdir} is safe."),
+    claimed(workdir, settings, stream.checksum) as moved,
+    stop.listening(f"What is saved in {workdir} is safe.", patience),
     MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
     result = functools.partial(layout.seed_result_path, workdir)

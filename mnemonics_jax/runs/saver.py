@@ -8,10 +8,11 @@ in a checkpoint comes out the same when it is done again.
 """
 
 from collections.abc import Callable
+import dataclasses
 from pathlib import Path
 import shutil
 import time
-from typing import Any, NamedTuple
+from typing import Any
 import zlib
 
 import jax
@@ -39,7 +40,8 @@ _FORMAT = 2
 _PARTS = 2
 
 
-class Policy(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Policy:
   """When to save and what to keep.
 
   >>> Policy(every=60.0)  # Once a minute; what a phase ends with stays.
@@ -52,6 +54,18 @@ class Policy(NamedTuple):
 
   every: float = 180.0
   keep: int | None = None
+
+  def __post_init__(self):
+    if not 0 <= self.every < float("inf"):
+      raise UserError(
+        "every",
+        f"`every={self.every}` must be 0 or more seconds",
+        "180 is usual",
+      )
+    if self.keep is not None and self.keep < 1:
+      raise UserError(
+        "keep", f"`keep={self.keep}` must be 1 or more", "leave it out for all"
+      )
 
 
 class Saver(Journal):

@@ -9,9 +9,6 @@ import threading
 
 # Exit codes by which a shell knows what ended a program.
 _CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-# A step may take this long; compiling and evaluating cannot be interrupted, but
-# may be thrown away.
-_PATIENCE = 8.0
 
 
 CONTINUE = "Run it again to continue from there."
@@ -63,14 +60,17 @@ class Stop:
       raise Stopped(_CODES[signal.Signals(asked)], self._advice)
 
   @contextlib.contextmanager
-  def listening(self, safe: str) -> Iterator[None]:
+  def listening(
+    self, safe: str, patience: float | None = None
+  ) -> Iterator[None]:
     """Takes note of signals instead of dying of them.
 
     Files are whole at any moment, so a run that does not come to its next
-    opportunity to save is ended without it. A second signal ends it at once.
+    opportunity to save may be ended without it. A second signal ends it at once.
 
     Args:
       safe: what is not lost when the run is ended without saving.
+      patience: seconds until it is; None waits for ever.
     """
     if threading.current_thread() is not threading.main_thread():
       yield  # Only the main thread may handle signals.
@@ -88,8 +88,9 @@ class Stop:
     before = {number: signal.signal(number, note) for number in _CODES}
     old_writer = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     done = threading.Event()
+    message = f"{safe} {self._advice}"
     watcher = threading.Thread(
-      target=_watch, args=(reader, done, f"{safe} {self._advice}"), daemon=True
+      target=_watch, args=(reader, done, message, patience), daemon=True
     )
     watcher.start()
     try:
@@ -105,7 +106,7 @@ class Stop:
       os.close(writer)
 
 
-def _watch(reader, done, message):
+def _watch(reader, done, message, patience):
   """Ends the process if a signal is not answered in time."""
   while True:
     (number,) = os.read(reader, 1)
@@ -114,7 +115,7 @@ def _watch(reader, done, message):
     if number not in _CODES:
       continue
     print("\nStopping after the running step ...", file=sys.stderr, flush=True)
-    if not done.wait(_PATIENCE):
+    if not done.wait(patience):
       print(f"Stopped. {message}", file=sys.stderr, flush=True)
       os._exit(_CODES[signal.Signals(number)])
     return

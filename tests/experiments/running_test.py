@@ -62,6 +62,7 @@ def test_settings_become_a_call_of_the_library(library):
     "settings": SETTINGS.identity(),
     "labels": ("tiny · lucir · mnemonics · per_class:2", "short", "reduced"),
     "tensorboard": False,
+    "patience": 8.0,
   }
 
 
@@ -161,12 +162,13 @@ def test_saving_and_places_are_those_of_the_flags(tmp_path, library):
 @pytest.mark.parametrize(
   "flags, problem",
   [
-    (dict(checkpoint_every="-1"), "`checkpoint_every=-1.0` must be 0 or more"),
-    (dict(checkpoint_every="nan"), "`checkpoint_every=nan` must be"),
-    (dict(keep="0"), "`keep=0` must be 1 or more"),
+    (dict(checkpoint_every="-1"), "--checkpoint_every=-1.0 must be 0 or more"),
+    (dict(checkpoint_every="nan"), "--checkpoint_every=nan must be"),
+    (dict(keep="0"), "--keep=0 must be 1 or more"),
   ],
 )
 def test_mistakes_about_saving_are_told(tmp_path, library, flags, problem):
-  with pytest.raises(UserError, match=problem):
+  with pytest.raises(UserError) as raised:
     experiment(tmp_path, **flags)
+  assert command.in_flags(str(raised.value)).startswith(problem)
   assert not library.calls

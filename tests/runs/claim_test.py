@@ -8,9 +8,17 @@ import pytest
 from support import interrupted, tiny
 
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs.claim import claim
+from mnemonics_jax.runs import BusyError, layout
+from mnemonics_jax.runs.claim import claimed as claiming
+from mnemonics_jax.runs.lock import locked
 
 SETTINGS = {"epochs": 2, "memory": "per_class:5", "data": "here"}
+
+
+def claim(workdir, settings, checksum):
+  """Enters the directory and leaves it again."""
+  with claiming(workdir, settings, checksum) as changes:
+    return changes
 
 
 @pytest.fixture
@@ -27,7 +35,8 @@ def test_a_new_directory_tells_what_is_run_in_it(tmp_path, monkeypatch):
   assert config["settings"] == SETTINGS and config["data"] == 17
   assert config["environment"]["packages"]["jax"]
   assert config["command"].endswith("--method=bic")
-  assert [path.name for path in claimed.iterdir()] == ["config.json"]
+  names = sorted(path.name for path in claimed.iterdir())
+  assert names == ["config.json", "lock"]
 
 
 def test_the_same_run_may_enter_again(claimed):
@@ -71,6 +80,22 @@ def test_what_is_no_run_is_refused_and_left_alone(tmp_path):
   with pytest.raises(UserError, match="cannot be used"):
     claim(tmp_path / "thesis.tex" / "below", SETTINGS, 17)
   assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_of_two_first_starts_one_is_refused_and_leaves_nothing(tmp_path):
+  with claiming(tmp_path / "out", SETTINGS, 17):
+    before = layout.config_path(tmp_path / "out").read_bytes()
+    with pytest.raises(BusyError):
+      claim(tmp_path / "out", SETTINGS | {"epochs": 3}, 18)
+    assert layout.config_path(tmp_path / "out").read_bytes() == before
+
+
+def test_the_directory_is_locked_before_it_is_claimed(tmp_path):
+  """The first has not written config.json yet when the second arrives."""
+  (tmp_path / "out").mkdir()
+  with locked(tmp_path / "out"), pytest.raises(BusyError):
+    claim(tmp_path / "out", SETTINGS, 17)
+  assert not layout.config_path(tmp_path / "out").exists()
 
 
 def test_a_kill_before_the_first_file_locks_nobody_out(tmp_path):

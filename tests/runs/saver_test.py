@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support import interrupted
 
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.progress import StepReport, ignore
 from mnemonics_jax.runs import Policy, Stopped, checkpoint
 from mnemonics_jax.runs.metrics_log import MetricsLog
@@ -184,3 +185,12 @@ def test_it_tells_where_it_continues(make):
     "Continuing seed 0 in phase 1, after stage train.",
     "Continuing seed 0 in phase 1, stage exemplars_0.",
   ]
+
+
+@pytest.mark.parametrize(
+  "wrong", [dict(every=-1.0), dict(every=float("nan")), dict(keep=0)]
+)
+def test_a_policy_that_could_not_save_is_refused(wrong):
+  (name,) = wrong
+  with pytest.raises(UserError, match=f"`{name}="):
+    Policy(**wrong)

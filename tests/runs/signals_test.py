@@ -35,14 +35,16 @@ def test_a_signal_is_noted_and_obeyed(number, code):
 
 
 @contextlib.contextmanager
-def _listening(body: str) -> Iterator[subprocess.Popen]:
+def _listening(
+  body: str, patience: float | None = 0.5
+) -> Iterator[subprocess.Popen]:
   """A process that listens, says so, and does something else."""
   code = "\n".join(
     [
       "import time",
       "from mnemonics_jax.runs import signals",
-      "signals._PATIENCE = 0.5",
-      "with signals.Stop('Call again.').listening('What is saved is safe.'):",
+      "stop = signals.Stop('Call again.')",
+      f"with stop.listening('What is saved is safe.', {patience}):",
       "  print('listening', flush=True)",
       textwrap.indent(body, "  "),
       "print('went on')",
@@ -81,8 +83,7 @@ def test_a_step_that_ends_in_time_goes_on():
 
 
 def test_a_second_signal_ends_it_at_once():
-  body = "signals._PATIENCE = 60\nwhile True: time.sleep(0.01)"
-  with _listening(body) as process:
+  with _listening("while True: time.sleep(0.01)", patience=60) as process:
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     assert process.stderr.readline() == "\n"
@@ -90,3 +91,11 @@ def test_a_second_signal_ends_it_at_once():
     time.sleep(0.5)  # Its handler has noted the first by then.
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
+
+
+def test_a_library_call_is_never_ended_before_it_has_saved():
+  body = "time.sleep(1)\nstop.obey()"
+  with _listening(body, patience=None) as process:
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+  assert "Stopped: Stopped and saved. Call again." in err
