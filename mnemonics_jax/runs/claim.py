@@ -36,10 +36,16 @@ def claimed(
   settings = json.loads(json.dumps(dict(settings)))  # As they are read again.
   with contextlib.ExitStack() as stack:
     try:
-      _refuse_foreign(workdir)
+      # What is refused is not touched, not even by a lock.
+      _look(workdir, settings, checksum)
       workdir.mkdir(parents=True, exist_ok=True)
       stack.enter_context(locked(workdir))
-      changes = _claim(workdir, settings, checksum)
+      changes = None
+      # Another process may have been faster.
+      if before := _look(workdir, settings, checksum):
+        changes = changes_since(before.get("environment", {}))
+      else:
+        _write(workdir, settings, checksum)
     except OSError as error:
       raise UserError(
         "workdir",
@@ -49,28 +55,26 @@ def claimed(
     yield changes
 
 
-def _refuse_foreign(workdir):
-  """Refuses what is there and is neither a run nor about to become one."""
+def _look(workdir, settings, checksum):
+  """The configuration that is there, if any; refuses what is not this run."""
+  if before := layout.read_config(workdir):
+    _compare(workdir, before, settings, checksum)
+    return before
   config, lock = layout.config_path(workdir), layout.lock_path(workdir)
   # A kill may have left a lock and a draft of config.json.
   ours = lambda path: path == lock or _is_draft_of(config, path)
-  # What cannot be read is not touched, not even by a lock.
-  if layout.read_config(workdir) or not workdir.exists():
-    return
-  if not workdir.is_dir() or not all(map(ours, workdir.iterdir())):
+  if workdir.exists() and (
+    not workdir.is_dir() or not all(map(ours, workdir.iterdir()))
+  ):
     raise UserError(
       "workdir",
       f"`workdir={workdir}` exists and is not a run of this program",
       "choose an empty or new directory",
     )
+  return None
 
 
-def _claim(workdir, settings, checksum):
-  """Writes config.json, or compares with the one that is there."""
-  if layout.config_path(workdir).exists():
-    before = layout.read_config(workdir)
-    _compare(workdir, before, settings, checksum)
-    return changes_since(before.get("environment", {}))
+def _write(workdir, settings, checksum):
   layout.write_config(
     workdir,
     {
@@ -80,7 +84,6 @@ def _claim(workdir, settings, checksum):
       "environment": environment(),
     },
   )
-  return None
 
 
 def _compare(workdir, claimed, settings, checksum):
