@@ -86,7 +86,7 @@ def test_of_two_first_starts_one_is_refused_and_leaves_nothing(tmp_path):
   with claiming(tmp_path / "out", SETTINGS, 17):
     before = layout.config_path(tmp_path / "out").read_bytes()
     with pytest.raises(BusyError):
-      claim(tmp_path / "out", SETTINGS | {"epochs": 3}, 18)
+      claim(tmp_path / "out", SETTINGS, 17)
     assert layout.config_path(tmp_path / "out").read_bytes() == before
 
 
