@@ -8,7 +8,6 @@ import pytest
 from mnemonics_jax import report
 from mnemonics_jax.progress import Note, RunBegins, SeedBegins, StepReport
 from mnemonics_jax.report import console as console_lib
-from mnemonics_jax.report import estimate as estimate_lib
 
 
 class Terminal(io.StringIO):
@@ -120,45 +119,3 @@ def test_time_left_follows_the_work(clock):
   seed.run_left(StepReport(0, "train", 0, 2, 0, 1), 0.0, 100.0)
   left = seed.run_left(StepReport(0, "train", 0, 2, 1, 1), 0.5, 103.0)
   assert left == "7 s left in all"
-
-
-def test_the_duration_is_estimated_once_for_all_seeds(clock):
-  stream = io.StringIO()
-  with report.Console(stream=stream) as console:
-    # 2 seeds of 50 + 10 steps.
-    console(RunBegins(2, (3, 4), (50.0, 10.0)))
-    for seed in (3, 4):
-      console(SeedBegins(seed))
-      for step in range(1, 11):
-        # Steps take half a second, but for the first, which are compiled.
-        clock[0] += 0.5 if step > 3 else 30.0
-        console(StepReport(0, "train", 0, 1, step, 50))
-      console(StepReport(1, "train", 0, 1, 1, 10))
-  assert stream.getvalue().splitlines() == [
-    "Estimated duration: about 1 min 00 s after compilation (0.5 s per training"
-    " step, measured)."
-  ]
-
-
-@pytest.mark.parametrize(
-  "first",
-  [
-    StepReport(1, "train", 0, 1, 1, 50),  # A run that is continued.
-    StepReport(0, "exemplars", 0, 1, 1, 50),  # The base model was there.
-  ],
-)
-def test_no_estimate_where_phase_0_is_not_trained(clock, first):
-  said = []
-  estimate = estimate_lib.Estimate(said.append)
-  estimate(RunBegins(2, (0,), (50.0, 10.0)))
-  estimate(first)
-  for step in range(20):
-    clock[0] += 1.0
-    estimate(StepReport(0, "train", 0, 1, step, 50))
-  assert not said
-
-
-def test_durations():
-  assert estimate_lib.format_duration(41.6) == "42 s"
-  assert estimate_lib.format_duration(185) == "3 min 05 s"
-  assert estimate_lib.format_duration(7800) == "2 h 10 min"

@@ -1,0 +1,81 @@
+"""The official files become a TFDS directory, or nothing at all."""
+
+import numpy as np
+import pytest
+from support import data_files
+
+from mnemonics_jax import data
+from mnemonics_jax.data import prepare
+
+
+def test_prepared_directory_is_read_by_tfds(prepared, expected):
+  import tensorflow_datasets as tfds
+
+  source = tfds.data_source(
+    "cifar100", split="train", data_dir=prepared, download=False
+  )
+  assert len(source) == 200
+  example = next(e for e in source if e["id"] == b"train_00007")
+  np.testing.assert_array_equal(example["image"], expected["train_images"][7])
+  assert example["label"] == expected["train_labels"][7]
+  assert example["coarse_label"] == expected["train_labels"][7] // 5
+
+
+def test_prepare_never_overwrites_and_leaves_nothing_half(
+  tmp_path, official, monkeypatch
+):
+  root, md5 = official
+  target = tmp_path / "cifar100/3.0.2"
+  target.mkdir(parents=True)
+  (target / "precious").write_text("kept")
+  with pytest.raises(data.DataError, match="exists and is left"):
+    prepare.prepare(root, tmp_path, md5=md5)
+  assert [p.name for p in target.iterdir()] == ["precious"]
+
+  def interrupted(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(prepare, "_compare", interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    prepare.prepare(root, tmp_path / "new", md5=md5)
+  assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_prepare_detects_what_was_written_wrongly(
+  tmp_path, official, monkeypatch
+):
+  root, md5 = official
+  write = prepare._write_records
+
+  def wrong(path, name, split, report):
+    return write(path, name, split._replace(images=255 - split.images), report)
+
+  monkeypatch.setattr(prepare, "_write_records", wrong)
+  with pytest.raises(data.DataError, match="differs"):
+    prepare.prepare(root, tmp_path, md5=md5)
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_prepare_refuses_missing_source_and_unwritable_target(
+  tmp_path, official, capsys
+):
+  assert prepare.run(None, None) == 2
+  assert "--source is missing" in capsys.readouterr().err
+  assert prepare.run(str(tmp_path), None) == 2
+  assert f"--source={tmp_path}" in capsys.readouterr().err
+  root, md5 = official
+  occupied = tmp_path / "file"
+  occupied.touch()
+  with pytest.raises(data.DataError, match=r"`data_dir=.*cannot write"):
+    prepare.prepare(root, occupied / "below", md5=md5)
+
+
+def test_prepare_on_the_command_line(tmp_path, official):
+  module = "-m", "mnemonics_jax.data.prepare"
+  result = data_files.run_python(
+    *module, f"--source={official[0]}", f"--data_dir={tmp_path}"
+  )
+  assert result.returncode == 2
+  assert "not the official file" in result.stderr
+  assert "Traceback" not in result.stderr
+  assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,59 @@
+"""How long a run will take is measured once; durations are words."""
+
+import io
+
+import pytest
+
+from mnemonics_jax import report
+from mnemonics_jax.progress import RunBegins, SeedBegins, StepReport
+from mnemonics_jax.report import estimate
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """Time stands still but for what a test adds to `clock[0]`."""
+  now = [100.0]
+  monkeypatch.setattr(estimate.time, "monotonic", lambda: now[0])
+  return now
+
+
+def test_the_duration_is_estimated_once_for_all_seeds(clock):
+  stream = io.StringIO()
+  with report.Console(stream=stream) as console:
+    # 2 seeds of 50 + 10 steps.
+    console(RunBegins(2, (3, 4), (50.0, 10.0)))
+    for seed in (3, 4):
+      console(SeedBegins(seed))
+      for step in range(1, 11):
+        # Steps take half a second, but for the first, which are compiled.
+        clock[0] += 0.5 if step > 3 else 30.0
+        console(StepReport(0, "train", 0, 1, step, 50))
+      console(StepReport(1, "train", 0, 1, 1, 10))
+  assert stream.getvalue().splitlines() == [
+    "Estimated duration: about 1 min 00 s after compilation (0.5 s per training"
+    " step, measured)."
+  ]
+
+
+@pytest.mark.parametrize(
+  "first",
+  [
+    StepReport(1, "train", 0, 1, 1, 50),  # A run that is continued.
+    StepReport(0, "exemplars", 0, 1, 1, 50),  # The base model was there.
+  ],
+)
+def test_no_estimate_where_phase_0_is_not_trained(clock, first):
+  said = []
+  listener = estimate.Estimate(said.append)
+  listener(RunBegins(2, (0,), (50.0, 10.0)))
+  listener(first)
+  for step in range(20):
+    clock[0] += 1.0
+    listener(StepReport(0, "train", 0, 1, step, 50))
+  assert not said
+
+
+def test_durations():
+  assert estimate.format_duration(41.6) == "42 s"
+  assert estimate.format_duration(185) == "3 min 05 s"
+  assert estimate.format_duration(7800) == "2 h 10 min"
