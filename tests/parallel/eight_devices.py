@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import compilations, interrupted, tiny
+from support import compilations, interrupted, programs, tiny
 
 from benchmarks import jax_train
 from mnemonics_jax import UserError, bilevel, methods, phase, protocol, runs
@@ -277,3 +277,12 @@ def test_a_run_continues_on_another_number_of_devices(tmp_path, capsys):
   assert "Continuing seed 0 in phase 1." in capsys.readouterr().out
   assert (workdir / "results.json").exists()
   assert len(list(models.iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_programs_for_eight_accelerators(unchecked):
+  for count in (8, 1):
+    with mesh.use(count):
+      for program in programs.some():
+        exported = programs.export(program, ("tpu", "cuda"))
+        assert exported.nr_devices == count, program.name
