@@ -212,11 +212,12 @@ def _bilevel(settings):
 
 def _schedule(settings, epochs):
   from mnemonics_jax.phase import Schedule
+  from mnemonics_jax.phase.schedule import milestones_at
 
   return Schedule(
     epochs=epochs,
     learning_rate=settings.learning_rate,
-    milestones=tuple(int(epochs * part) for part in settings.milestones),
+    milestones=milestones_at(settings.milestones, epochs),
     batch_size=settings.batch_size,
     weight_decay=settings.weight_decay,
   )

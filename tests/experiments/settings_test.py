@@ -103,6 +103,15 @@ def test_settings_become_the_librarys_configuration():
   assert (config.transfer, config.finetune) == ("out", "head")
 
 
+@pytest.mark.parametrize(
+  "epochs, milestones", [(4, (2, 3)), (2, (1,)), (1, ())]
+)
+def test_short_schedules_have_fewer_milestones(epochs, milestones):
+  settings = dataclasses.replace(PLAIN, epochs=epochs, base_epochs=epochs)
+  config, _ = build(settings, tiny.dataset())
+  assert config.base.milestones == config.train.milestones == milestones
+
+
 def test_recipes_take_single_settings():
   recipe = lambda **changes: (
     build(dataclasses.replace(PLAIN, **changes), tiny.dataset())[0].bilevel
