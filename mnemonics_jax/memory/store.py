@@ -73,18 +73,28 @@ def store(
   )
 
 
-def discard(rng: np.random.Generator, memory: Memory, allowance: int) -> Memory:
-  """Drops images at random from every class that has more than `allowance`.
+def discard(
+  rng: np.random.Generator | None, memory: Memory, allowance: int
+) -> Memory:
+  """Drops images from every class that has more than `allowance`.
 
   >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
   >>> memory = insert(memory, 0, np.ones((3, 8, 8, 1), np.uint8))
   >>> discard(np.random.default_rng(0), memory, allowance=2).counts.tolist()
   [2, 0]
+
+  Args:
+    rng: decides which images stay; None keeps the first ones, which are the best
+      where herding has chosen them.
+    memory: what there is.
+    allowance: images that a class may keep.
   """
   kept = {}
   for label in map(int, np.flatnonzero(memory.counts > allowance)):
-    rows = np.sort(rng.permutation(memory.counts[label])[:allowance])
-    kept[label] = memory.images[label, rows]
+    rows = np.arange(memory.counts[label])
+    if rng is not None:
+      rows = rng.permutation(rows)
+    kept[label] = memory.images[label, np.sort(rows[:allowance])]
   return insert_many(memory, kept) if kept else memory
 
 

@@ -95,9 +95,9 @@ def run_phase(
 
   # 4. Store them; a total budget shrinks every class to its new share.
   memory = memory_lib.store(memory, images, chosen.labels)
-  memory = memory_lib.discard(
-    phase.keys.numpy("discard"), memory, phase.allowance
-  )
+  # The first that herding picked are the best; others are dropped at random.
+  rng = None if config.exemplars == "herding" else phase.keys.numpy("discard")
+  memory = memory_lib.discard(rng, memory, phase.allowance)
   begin("evaluate")
   trained = final = evaluate_phase(phase, variables, memory)
 

@@ -66,6 +66,12 @@ def test_discard_copies_the_grid_once():
   assert copies == [store.images.shape]
 
 
+def test_discard_without_randomness_keeps_the_first():
+  small = memory.discard(None, _filled(), 2)
+  assert memory.flat(small)[0][:, 0, 0, 0].tolist() == [1, 2, 7, 8]
+  assert not small.images[0, 2:].any()
+
+
 def test_discard_keeps_a_random_part_of_what_was_there():
   kept = {
     tuple(memory.discard(np.random.default_rng(s), _filled(), 2).images[0, :2, 0, 0, 0])

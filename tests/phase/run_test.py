@@ -166,6 +166,25 @@ def test_a_total_budget_shrinks_old_classes_and_is_never_exceeded():
   assert results[-1].memory_bytes == 12 * 8 * 8 * 3
 
 
+@pytest.mark.parametrize("made", ["herding", "random", "mnemonics"])
+def test_a_shrinking_class_keeps_the_best_that_herding_picked(made):
+  """Other exemplars have no order, and shrink at random: six phases of it."""
+  config, stream = tiny.setup(
+    methods.LwF(), split=(1,) * 6, memory=memory.Total(12), exemplars=made
+  )
+  untrained = lambda phase, _: phase.state.variables
+  state, prefixes = phase.begin_run(0, config), []
+  for data in stream:
+    before = state
+    state, _ = phase.run_phase(state, data, config, train=untrained)
+    for label in range(before.classes_seen):
+      kept = state.memory.counts[label]
+      prefixes.append(
+        (state.memory.images[label] == before.memory.images[label])[:kept].all()
+      )
+  assert all(prefixes) == (made == "herding")
+
+
 @pytest.mark.parametrize("chosen", ["random", "herding"])
 def test_memory_holds_images_of_the_right_class(chosen):
   data = tiny.dataset()
