@@ -40,7 +40,13 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
   "adjust",
   None,
-  "Adjust the old exemplars in every phase, one half validated by the other.",
+  "Adjust the old exemplars in every phase, one part validated by the others.",
+)
+flags.DEFINE_integer(
+  "adjust_parts",
+  None,
+  "Parts of the old exemplars for --adjust, the same number of images of every"
+  " class in each; the default is 2 halves, as in the paper.",
 )
 flags.DEFINE_enum(
   "recipe",

@@ -43,6 +43,8 @@ def reductions(settings: Settings, complete: bool = True) -> list[str]:
     paper |= {"scope": None, "max_change": None, "meta_epochs": None}
   else:
     del paper["recipe"]
+  if settings.adjust:
+    paper["adjust_parts"] = 2
   if settings.exemplars != "mnemonics":
     del paper["init_exemplars"]
   if not settings.forgets_less:

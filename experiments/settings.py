@@ -29,6 +29,7 @@ class Settings:
   init_exemplars: str = "herding"
   augment_exemplars: bool = True
   adjust: bool = False
+  adjust_parts: int = 2
   recipe: str = "tuned"
   scope: str | None = None
   max_change: int | None = None
@@ -84,6 +85,7 @@ class Settings:
       "dtype": "float32",
       "exemplar_chunk": None,
       "less_forget": 10.0 if self.dataset == "folder" else 5.0,
+      "adjust_parts": 2,
     }
     return {
       name: value
@@ -100,6 +102,7 @@ _RANGES = {
   "meta_epochs": (1, 10**6),
   "batch_size": (1, 2**16),
   "exemplar_chunk": (1, 10**6),
+  "adjust_parts": (2, 10**6),
   "max_change": (0, 255),
   "order_seed": (0, 2**32 - 1),
   "seeds": (0, 2**32 - 1),
@@ -179,6 +182,8 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
     idle.append((LEARNING, f"`exemplars={settings.exemplars}` and --noadjust"))
   if not learned:
     idle.append((("init_exemplars",), f"`exemplars={settings.exemplars}`"))
+  if not settings.adjust:
+    idle.append((("adjust_parts",), "--noadjust"))
   if settings.finetune == "none":
     idle.append((FINETUNING, "`finetune=none`"))
   if not settings.forgets_less:
@@ -257,6 +262,7 @@ def build(
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
     adjust=settings.adjust,
+    adjust_parts=settings.adjust_parts,
     bilevel=_bilevel(settings),
     augment_exemplars=settings.augment_exemplars,
     exemplar_chunk=settings.exemplar_chunk,

@@ -160,6 +160,8 @@ def settings(
   idle = []
   if row.fixed["exemplars"] != "mnemonics":
     idle += ["init_exemplars", *([] if row.fixed["adjust"] else LEARNING)]
+  if not row.fixed["adjust"]:
+    idle += ["adjust_parts"]
   if decided.get("finetune", "none") == "none":
     idle += FINETUNING
   if row.fixed["method"] != "lucir" or not decided.get("distill", True):

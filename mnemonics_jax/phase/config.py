@@ -46,6 +46,11 @@ class Sizes(NamedTuple):
   old_exemplars: int
 
 
+def _later(default):
+  """A field that older configurations did not have; see `nn.identity`."""
+  return dataclasses.field(default=default, metadata={"identity": "changed"})
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
   """Everything that decides what a phase does; hashable.
@@ -70,6 +75,8 @@ class Config:
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
     adjust: whether old exemplars are adjusted in every phase; each time they
       may move by the trust region of `bilevel` again.
+    adjust_parts: into how many parts they are dealt for it; each part is
+      validated by the others.
     bilevel: how exemplars are learned and adjusted.
     augment_exemplars: whether exemplars are augmented while they are learned.
     exemplar_chunk: classes whose exemplars are learned at a time, None for all.
@@ -88,6 +95,7 @@ class Config:
   exemplars: str = "herding"
   init_exemplars: str = "herding"
   adjust: bool = False
+  adjust_parts: int = _later(2)
   bilevel: BilevelConfig = BilevelConfig()
   augment_exemplars: bool = True
   exemplar_chunk: int | None = None
@@ -120,6 +128,12 @@ class Config:
         f"the network takes images {self.network.image_shape}, the stream has"
         f" {self.shape.image_shape}",
         "give the network the stream's image_shape",
+      )
+    if self.adjust_parts < 2:
+      raise UserError(
+        "adjust_parts",
+        f"`adjust_parts={self.adjust_parts}` leaves no part to validate by",
+        "use 2 or more",
       )
     memory_lib.check(
       self.memory, self.shape.classes_per_phase, min(self.shape.class_sizes)

@@ -73,9 +73,9 @@ def memory_note(config: Config, limit: int | None = None) -> str | None:
   at_once = [0]
   if config.learned:
     at_once.append(min(max(split), chunk or max(split)))
-  if config.adjust:  # One half of the old exemplars moves at a time.
+  if config.adjust:  # One part of the old exemplars moves at a time.
     old = sum(split[:-1])
-    at_once.append(math.ceil(min(old, chunk or old) / 2))
+    at_once.append(math.ceil(min(old, chunk or old) / config.adjust_parts))
   limit = limit or bilevel.device_bytes()
   images = config.sizes.class_exemplars * max(at_once) / mesh.device_count()
   pixels = math.prod(config.shape.image_shape)

@@ -10,7 +10,7 @@ from mnemonics_jax.memory import selection
 from mnemonics_jax.phase import meta_loop
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import extract
-from mnemonics_jax.phase.meta_loop import PARTS, Change, in_chunks
+from mnemonics_jax.phase.meta_loop import Change, in_chunks
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
@@ -76,7 +76,7 @@ def learn(
 def adjust(
   phase: Phase, variables: Variables, stage: Stage = Stage()
 ) -> Change:
-  """Old exemplars, one half validated by the other (Eq. 10)."""
+  """Old exemplars, each part validated by the others (Eq. 10)."""
   images, labels = memory_lib.flat(phase.state.memory)
   return in_chunks(
     phase,
@@ -87,7 +87,7 @@ def adjust(
     variables,
     rows=phase.config.sizes.old_exemplars,
     stage=stage,
-    epochs=PARTS * phase.config.bilevel.epochs,
+    epochs=phase.config.adjust_parts * phase.config.bilevel.epochs,
   )
 
 

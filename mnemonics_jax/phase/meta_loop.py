@@ -21,9 +21,6 @@ from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
-PARTS = 2  # of the old exemplars, which validate each other: A and B
-
-
 class Change(NamedTuple):
   """Images before and after they were learned.
 
@@ -82,15 +79,15 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
 
 
 def adjust(phase, key, images, labels, variables, *, rows, **options):
-  """The meta loop over both halves; the arguments are those of `in_chunks`."""
-  level = phase.config.level
-  epochs = PARTS * level.config.epochs
-  if len(labels) < PARTS:  # A chunk of one has no other half.
+  """The meta loop over all parts; the arguments are those of `in_chunks`."""
+  level, parts = phase.config.level, phase.config.adjust_parts
+  epochs = parts * level.config.epochs
+  if len(labels) < parts:  # A chunk of one has no other half.
     nothing = np.zeros(epochs)
     history = bilevel.History(*[nothing] * len(bilevel.History._fields))
     return images, history
-  config = _with_steps(level.config, math.ceil(rows / PARTS))
-  rows = mesh.round_up(rows, parts=PARTS)
+  config = _with_steps(level.config, math.ceil(rows * (parts - 1) / parts))
+  rows = mesh.round_up(rows, parts=parts)
   exemplars = _padded_exemplars(images, labels, rows)
   run = lambda states: bilevel.run_parts(
     exemplars,
@@ -100,7 +97,7 @@ def adjust(phase, key, images, labels, variables, *, rows, **options):
     apply_fn=level.apply_fn,
     config=config,
   )
-  begin = bilevel.init_parts(key, exemplars, config, PARTS)
+  begin = bilevel.init_parts(key, exemplars, config, parts)
   finish = lambda states: bilevel.merge_parts(exemplars, states).images
   return _follow(begin, run, finish, epochs, len(labels), **options)
 

@@ -87,7 +87,7 @@ def run_phase(
     changes["exemplars"] = exemplars.learn(phase, variables, chosen, stage)
     images = changes["exemplars"].after
 
-  # 3. Adjust the old exemplars, one half validated by the other.
+  # 3. Adjust the old exemplars, each part validated by the others.
   memory = state.memory
   if phase.adjusts:
     changes["adjust"] = exemplars.adjust(phase, variables, begin("adjust"))

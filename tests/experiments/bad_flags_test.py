@@ -27,6 +27,7 @@ COMMON = {
   "exemplars": ["best", "", "random,herding"],
   "init_exemplars": ["mnemonics", "", "best", "random --exemplars=herding"],
   "adjust": ["maybe", "2", "", "true --method=joint"],
+  "adjust_parts": ["1", "0", "half", "", "2 --noadjust"],
   "recipe": ["short", "", "tuned,paper", "paper --exemplars=random"],
   "scope": ["none", "", "body", "all --exemplars=herding --noadjust"],
   "max_change": ["-1", "256", "1.5", "many", "2 --exemplars=random"],

@@ -71,6 +71,16 @@ def test_fields_that_change_nothing_stay_out():
   assert Cached(1, speed=2) != Cached(1)
 
 
+def test_fields_that_came_later_stay_out_until_they_are_changed():
+  @dataclasses.dataclass(frozen=True)
+  class Grown:
+    size: int
+    parts: int = dataclasses.field(default=2, metadata={"identity": "changed"})
+
+  assert identity(Grown(1))["fields"] == {"size": 1}
+  assert identity(Grown(1, parts=3))["fields"] == {"size": 1, "parts": 3}
+
+
 def test_rematerialised_networks_are_the_same_network():
   plain, remat = networks.resnet8(), networks.resnet8(remat=True)
   assert remat.module.remat and remat != plain

@@ -64,7 +64,7 @@ def _adjust(first, stage=Stage(), rows=9, per_class=3, **changes):
     first.state.variables,
     rows=rows,
     stage=stage,
-    epochs=meta_loop.PARTS * config.bilevel.epochs,
+    epochs=config.adjust_parts * config.bilevel.epochs,
   )
 
 
@@ -91,6 +91,22 @@ def test_learning_is_what_bilevel_does_without_padding(first):
       getattr(change.history, name), values, rtol=1e-5, err_msg=name
     )
   assert (change.after != change.before).any()
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_adjusting_is_what_bilevel_does_with_as_many_parts(first, parts):
+  images, labels = _chosen(first)
+  expected = bilevel.adjust_exemplars(
+    KEY,
+    bilevel.Exemplars(bilevel.from_uint8(images), labels),
+    first.state.variables,
+    active=first.classes.seen,
+    parts=parts,
+    **first.config.level._asdict(),
+  )
+  change = _adjust(first, adjust_parts=parts)
+  _assert_same(change.after, bilevel.to_uint8(expected.exemplars.images))
+  assert len(change.history.loss) == parts * first.config.bilevel.epochs
 
 
 def test_padding_of_exemplars_changes_nothing_but_rounding(first):
