@@ -38,7 +38,8 @@ def phase_work(config: Config) -> list[float]:
       exemplars = kept(seen) / seen * arriving
       steps += _meta_work(config, exemplars, pool, chunks(arriving)) / batch
     if config.adjust and old and not config.method.joint:
-      steps += _meta_work(config, kept(old), kept(old), chunks(old)) / batch
+      others = kept(old) * (1 - 1 / config.adjust_parts)
+      steps += _meta_work(config, kept(old), others, chunks(old)) / batch
     if config.finetune != "none" and not config.method.joint:
       cost = 1.0 if config.finetune == "all" else 1 / 3
       steps += cost * config.balance.epochs * config.balance.steps(kept(seen))

@@ -128,8 +128,8 @@ def test_padded_data_are_never_drawn(first):
   np.testing.assert_allclose(plain.history.loss, padded.history.loss, rtol=1e-4)
 
 
-def test_the_steps_of_an_epoch_follow_the_padded_data(first):
-  """All later phases take as many as the largest of them needs."""
+def test_an_epoch_is_a_pass_over_the_data_of_this_phase(first):
+  """36 images in batches of 16, however many rows the largest phase needs."""
   recipe = dataclasses.replace(
     tiny.RECIPE, steps_per_epoch=None, batch_size=16, epochs=1
   )
@@ -141,7 +141,23 @@ def test_the_steps_of_an_epoch_follow_the_padded_data(first):
 
   for rows in (36, 80):
     _learn(first, Stage(journal=Journal()), valid_rows=rows, bilevel=recipe)
-    assert steps[-1] == -(-rows // 16)
+    assert steps[-1] == 3
+
+
+def test_an_epoch_of_an_adjustment_is_a_pass_over_the_other_parts(first):
+  """Nine exemplars in thirds: six others in batches of four, not of 30 rows."""
+  recipe = dataclasses.replace(
+    tiny.RECIPE, steps_per_epoch=None, batch_size=4, epochs=1
+  )
+  taken = []
+
+  class Journal(phase.Journal):
+    def offer(self, entry, state):
+      taken.append([int(part.step) for part in state.state])
+
+  stage = Stage(journal=Journal())
+  _adjust(first, stage, rows=30, adjust_parts=3, bilevel=recipe)
+  assert taken[-1] == [2, 2, 2]
 
 
 def test_classes_are_split_in_order():

@@ -1,5 +1,7 @@
 """Whole phases on a tiny data set, for every method."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -224,10 +226,15 @@ def test_images_pass_a_trained_model_once(monkeypatch, made):
 
 def _compilations(policy):
   """Programs compiled in each of six phases."""
+  # An epoch is a pass over the data: phases take different numbers of steps.
+  recipe = dataclasses.replace(
+    tiny.RECIPE, steps_per_epoch=None, batch_size=8
+  )
   config, stream = tiny.setup(
     methods.BiC(),
     split=(1,) * 6,
     memory=policy,
+    bilevel=recipe,
     finetune="head",
     transfer="out",
     exemplars="mnemonics",
