@@ -37,6 +37,14 @@ flags.DEFINE_enum(
   list(registry.INIT_EXEMPLARS),
   "Start images of --exemplars=mnemonics.",
 )
+flags.DEFINE_enum(
+  "validate_on",
+  None,
+  list(registry.VALIDATIONS),
+  "What validates new exemplars of --exemplars=mnemonics."
+  f" {registry.choices(registry.VALIDATIONS)}. The default is new with"
+  " --recipe=paper and all with --recipe=tuned.",
+)
 flags.DEFINE_bool(
   "adjust",
   None,

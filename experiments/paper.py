@@ -45,7 +45,9 @@ def reductions(settings: Settings, complete: bool = True) -> list[str]:
     del paper["recipe"]
   if settings.adjust:
     paper["adjust_parts"] = 2
-  if settings.exemplars != "mnemonics":
+  if settings.exemplars == "mnemonics":
+    paper["validated_on"] = "new"
+  else:
     del paper["init_exemplars"]
   if not settings.forgets_less:
     del paper["less_forget"]

@@ -27,6 +27,7 @@ class Settings:
   method: str = "lucir"
   exemplars: str = "mnemonics"
   init_exemplars: str = "herding"
+  validate_on: str | None = None
   augment_exemplars: bool = True
   adjust: bool = False
   adjust_parts: int = 2
@@ -69,6 +70,12 @@ class Settings:
     return " · ".join([self.dataset, self.method, self.exemplars, self.memory])
 
   @property
+  def validated_on(self) -> str:
+    """What validates new exemplars: what was asked for, or the recipe's."""
+    own = "new" if self.recipe == "paper" else "all"
+    return self.validate_on or own
+
+  @property
   def forgets_less(self) -> bool:
     """Whether the loss has LUCIR's less-forget term."""
     return self.method == "lucir" and self.distill
@@ -81,11 +88,13 @@ class Settings:
     """
     values = json.loads(json.dumps(dataclasses.asdict(self)))
     del values["remat"]  # It changes what is stored, not what is computed.
+    values["validate_on"] = self.validated_on
     before = {
       "dtype": "float32",
       "exemplar_chunk": None,
       "less_forget": 10.0 if self.dataset == "folder" else 5.0,
       "adjust_parts": 2,
+      "validate_on": "all",
     }
     return {
       name: value
@@ -181,7 +190,8 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
   if not (learned or settings.adjust):
     idle.append((LEARNING, f"`exemplars={settings.exemplars}` and --noadjust"))
   if not learned:
-    idle.append((("init_exemplars",), f"`exemplars={settings.exemplars}`"))
+    chosen = f"`exemplars={settings.exemplars}`"
+    idle.append((("init_exemplars", "validate_on"), chosen))
   if not settings.adjust:
     idle.append((("adjust_parts",), "--noadjust"))
   if settings.finetune == "none":
@@ -261,6 +271,7 @@ def build(
     memory=memory.parse(settings.memory),
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
+    validate_on=settings.validated_on,
     adjust=settings.adjust,
     adjust_parts=settings.adjust_parts,
     bilevel=_bilevel(settings),

@@ -67,6 +67,11 @@ EXEMPLARS = {
 # What learned exemplars begin with: those that are chosen.
 INIT_EXEMPLARS = ("random", "herding")
 
+VALIDATIONS = {
+  "new": "the new data alone, as in Eq. 7 and 9 of the paper",
+  "all": "the new data and the old exemplars",
+}
+
 TRANSFERS = {
   "none": "train all weights",
   "in_out": "one scale per kernel slice over frozen weights",

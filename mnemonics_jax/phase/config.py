@@ -73,6 +73,8 @@ class Config:
     exemplars: how new exemplars are made: `random` and `herding` choose among
       the images, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
+    validate_on: what validates new exemplars while they are learned: `new` is
+      D_i alone (Eq. 7 and 9 of Liu et al. 2020), `all` adds the old exemplars.
     adjust: whether old exemplars are adjusted in every phase; each time they
       may move by the trust region of `bilevel` again.
     adjust_parts: into how many parts they are dealt for it; each part is
@@ -94,6 +96,7 @@ class Config:
   memory: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
   init_exemplars: str = "herding"
+  validate_on: str = _later("all")
   adjust: bool = False
   adjust_parts: int = _later(2)
   bilevel: BilevelConfig = BilevelConfig()
@@ -188,6 +191,7 @@ class Config:
 _CHOICES = {
   "exemplars": tuple(registry.EXEMPLARS),
   "init_exemplars": tuple(registry.INIT_EXEMPLARS),
+  "validate_on": tuple(registry.VALIDATIONS),
   "transfer": tuple(registry.TRANSFERS),
   "finetune": tuple(registry.FINETUNES),
 }

@@ -36,7 +36,9 @@ def phase_work(config: Config) -> list[float]:
     )
     if config.learned:
       exemplars = kept(seen) / seen * arriving
-      steps += _meta_work(config, exemplars, pool, chunks(arriving)) / batch
+      old_ones = kept(old) if config.validate_on == "all" else 0
+      valid = sum(sizes[old:seen]) + old_ones
+      steps += _meta_work(config, exemplars, valid, chunks(arriving)) / batch
     if config.adjust and old and not config.method.joint:
       others = kept(old) * (1 - 1 / config.adjust_parts)
       steps += _meta_work(config, kept(old), others, chunks(old)) / batch

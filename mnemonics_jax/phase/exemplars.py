@@ -57,7 +57,7 @@ def learn(
 ) -> Change:
   """Exemplars of the new classes, learned from the images chosen (Eq. 8)."""
   sizes, later = phase.config.sizes, phase.classes_old > 0
-  valid = _with_old_exemplars(phase, variables, chosen)
+  valid = _validation(phase, variables, chosen)
   return in_chunks(
     phase,
     meta_loop.learn,
@@ -91,9 +91,11 @@ def adjust(
   )
 
 
-def _with_old_exemplars(phase, variables, chosen):
-  """What validates new exemplars: the new data and the old exemplars."""
+def _validation(phase, variables, chosen):
+  """What validates new exemplars: the new data, perhaps the old exemplars."""
   config = phase.config
+  if config.validate_on == "new":
+    return chosen.inputs, chosen.input_labels
   old, old_labels = memory_lib.flat(phase.state.memory)
   if config.learned_on_features:
     old, _ = extract(config.model, config.method, variables, old)

@@ -28,6 +28,7 @@ COMMON = {
   "init_exemplars": ["mnemonics", "", "best", "random --exemplars=herding"],
   "adjust": ["maybe", "2", "", "true --method=joint"],
   "adjust_parts": ["1", "0", "half", "", "2 --noadjust"],
+  "validate_on": ["old", "", "new,all", "new --exemplars=herding --adjust"],
   "recipe": ["short", "", "tuned,paper", "paper --exemplars=random"],
   "scope": ["none", "", "body", "all --exemplars=herding --noadjust"],
   "max_change": ["-1", "256", "1.5", "many", "2 --exemplars=random"],

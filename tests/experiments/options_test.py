@@ -22,6 +22,7 @@ def settings(presets=digits.PRESETS, dataset="digits", **given):
     "method": registry.METHODS,
     "exemplars": registry.EXEMPLARS,
     "init_exemplars": registry.INIT_EXEMPLARS,
+    "validate_on": registry.VALIDATIONS,
     "transfer": registry.TRANSFERS,
     "finetune": registry.FINETUNES,
     "net": registry.NETWORKS,

@@ -72,6 +72,24 @@ def test_settings_of_earlier_versions_have_the_identity_they_had():
   assert images.identity()["less_forget"] == 5.0
 
 
+@pytest.mark.parametrize(
+  "recipe, asked, found",
+  [
+    ("tuned", None, "all"),
+    ("tuned", "new", "new"),
+    ("paper", None, "new"),
+    ("paper", "all", "all"),
+  ],
+)
+def test_exemplars_are_validated_as_the_recipe_or_the_user_says(
+  recipe, asked, found
+):
+  """Runs are named by what was done, which had been `all` for both recipes."""
+  settings = dataclasses.replace(PLAIN, recipe=recipe, validate_on=asked)
+  assert build(settings, tiny.dataset())[0].validate_on == found
+  assert settings.identity().get("validate_on", "all") == found
+
+
 def test_remat_is_no_part_of_the_identity():
   stored = dataclasses.replace(PLAIN, remat=True)
   assert stored.identity() == PLAIN.identity()
@@ -144,6 +162,7 @@ def test_activations_may_have_half_precision():
     (dict(method="joint", finetune="head"), "finetune"),
     (dict(exemplars="herding"), "max_change"),
     (dict(exemplars="herding", adjust=True), "init_exemplars"),
+    (dict(exemplars="herding", adjust=True), "validate_on"),
     (dict(adjust=False), "adjust_parts"),
     (dict(finetune="none"), "finetune_epochs"),
     (dict(method="lwf"), "less_forget"),

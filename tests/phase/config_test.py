@@ -72,6 +72,7 @@ def test_no_phase_exceeds_the_sizes():
   [
     ("exemplars", "magic"),
     ("init_exemplars", "mnemonics"),
+    ("validate_on", "old"),
     ("transfer", "in"),
     ("finetune", "everything"),
   ],
