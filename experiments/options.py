@@ -118,6 +118,13 @@ flags.DEFINE_float(
   "λ_base of --method=lucir: how strongly features are held to those of the old"
   " model. The default is 5, and 10 for image folders, as for ImageNet.",
 )
+flags.DEFINE_bool(
+  "reference_code",
+  None,
+  "Details as in the code that made the published numbers, on with"
+  " --preset=paper: lucir averages its margin loss over classes and starts σ at 1"
+  " (otherwise: a sum, and 10); lwf, icarl, bic and e2e keep the last ReLU.",
+)
 
 # Protocol.
 flags.DEFINE_list(

@@ -16,6 +16,7 @@ PAPER = dict(
   images_per_class=None,
   augment="crop_flip",
   init_exemplars="random",
+  reference_code=True,
   recipe="paper",
 )
 PAPER_IMAGENET = PAPER | dict(

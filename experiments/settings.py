@@ -61,6 +61,7 @@ class Settings:
   dtype: str = "float32"
   remat: bool = False
   less_forget: float = 5.0
+  reference_code: bool = False
 
   def __post_init__(self):
     _check_ranges(self)
@@ -95,6 +96,7 @@ class Settings:
       "less_forget": 10.0 if self.dataset == "folder" else 5.0,
       "adjust_parts": 2,
       "validate_on": "all",
+      "reference_code": False,
     }
     return {
       name: value
@@ -184,8 +186,11 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
       settings.adjust,
       settings.finetune != "none",
       settings.transfer != "none",
+      settings.reference_code,
     ]
-    names = itertools.compress(("adjust", "finetune", "transfer"), on)
+    names = itertools.compress(
+      ("adjust", "finetune", "transfer", "reference_code"), on
+    )
     idle.append((names, "`method=joint`, which sees all data again,"))
   if not (learned or settings.adjust):
     idle.append((LEARNING, f"`exemplars={settings.exemplars}` and --noadjust"))
@@ -242,12 +247,15 @@ def build(
   settings: Settings, dataset: "Dataset"
 ) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
+  from experiments import reference
   from mnemonics_jax import augment, data, methods, networks
   from mnemonics_jax.phase import Config
 
   method = methods.METHODS[settings.method](distill=settings.distill)
   if isinstance(method, methods.LUCIR):
     method = dataclasses.replace(method, less_forget_base=settings.less_forget)
+  if settings.reference_code:
+    method = reference.method(method)
   stream = data.stream(
     dataset,
     phases=settings.phases,
@@ -262,6 +270,7 @@ def build(
     std=stream.std,
     dtype=None if settings.dtype == "float32" else settings.dtype,
     remat=settings.remat,
+    last_relu=settings.reference_code and reference.last_relu(method),
   )
   train = _schedule(settings, settings.epochs)
   config = Config(

@@ -72,6 +72,26 @@ def test_lucir_loss():
   assert float(loss) == pytest.approx(CE + forget + ranking, rel=1e-5)
 
 
+def test_lucir_may_average_its_margin_loss():
+  """Two new classes: half of what the sum gives."""
+  classes = _masks(2, 2, C)
+  ranking = lambda **options: float(
+    methods.LUCIR(**options).loss(STUDENT, TEACHER, LABELS, classes)[1][
+      "margin_ranking"
+    ]
+  )
+  # Cosines log(odds) / 10 of the truth and of both new classes.
+  truth, new = np.log(2) / 10, np.log([1, 50]) / 10
+  expected = np.maximum(0, 0.5 - truth + new).sum()
+  assert ranking() == pytest.approx(expected, rel=1e-5)
+  assert ranking(reduction="mean") == pytest.approx(expected / 2, rel=1e-5)
+
+
+def test_sigma_starts_at_ten():
+  params = methods.LUCIR().head.init(jax.random.key(0), dim=3, classes=4)
+  assert float(params["sigma"]) == 10.0
+
+
 def test_lucir_less_forget_weights_are_the_published_ones():
   weights = [
     float(methods.LUCIR().less_forget_weight(_masks(n_old, 10, 100)))

@@ -5,7 +5,7 @@ does not change the result stays out of them, and one that came later stays out
 while it has its default, so that what is older keeps its identity:
 
   remat: bool = dataclasses.field(default=False, metadata={"identity": False})
-  parts: int = dataclasses.field(default=2, metadata={"identity": "changed"})
+  parts: int = later(2)
 """
 
 import dataclasses
@@ -15,6 +15,19 @@ from flax import linen as nn
 
 # What flax adds to the fields of every module: where it hangs, not what it is.
 _OF_FLAX = ("parent", "name")
+
+
+def later(default: Any) -> Any:
+  """A field that is part of an identity only when it has another value.
+
+  >>> @dataclasses.dataclass(frozen=True)
+  ... class Grown:
+  ...   size: int
+  ...   parts: int = later(2)
+  >>> identity(Grown(5))["fields"], identity(Grown(5, parts=3))["fields"]
+  ({'size': 5}, {'size': 5, 'parts': 3})
+  """
+  return dataclasses.field(default=default, metadata={"identity": "changed"})
 
 
 def identity(value: Any) -> Any:

@@ -13,6 +13,7 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.memory import MemoryPolicy, PerClass
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
+from mnemonics_jax.nn.identity import later
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase.level import Level
@@ -44,11 +45,6 @@ class Sizes(NamedTuple):
   class_exemplars: int
   new_exemplars: int
   old_exemplars: int
-
-
-def _later(default):
-  """A field that older configurations did not have; see `nn.identity`."""
-  return dataclasses.field(default=default, metadata={"identity": "changed"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +92,9 @@ class Config:
   memory: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
   init_exemplars: str = "herding"
-  validate_on: str = _later("all")
+  validate_on: str = later("all")
   adjust: bool = False
-  adjust_parts: int = _later(2)
+  adjust_parts: int = later(2)
   bilevel: BilevelConfig = BilevelConfig()
   augment_exemplars: bool = True
   exemplar_chunk: int | None = None

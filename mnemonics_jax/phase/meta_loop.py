@@ -19,6 +19,7 @@ from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
+
 class Change(NamedTuple):
   """Images before and after they were learned.
 

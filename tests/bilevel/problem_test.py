@@ -69,7 +69,10 @@ def test_an_epoch_is_a_pass_over_the_rows_that_are_real():
   exemplars, variables, (images, labels) = draw()
   whole, part = (
     bilevel.prepare(
-      exemplars, variables, (images, labels, np.arange(40) < real), config=config
+      exemplars,
+      variables,
+      (images, labels, np.arange(40) < real),
+      config=config,
     )
     for real in (40, 17)
   )

@@ -43,6 +43,7 @@ COMMON = {
   "finetune": ["body", "", "head,all", "head --method=joint"],
   "distill": ["maybe", "", "2"],
   "less_forget": ["-1", "nan", "inf", "some", "5 --method=lwf", "5 --nodistill"],
+  "reference_code": ["maybe", "2", "", "true --method=joint"],
   "phases": ["0", "-1", "two", "2.5", "5,10", "", "99"],
   "base_classes": ["-1", "1000", "half", "1.5"],
   "order_seed": ["-1", "4294967296", "random"],

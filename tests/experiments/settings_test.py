@@ -59,11 +59,13 @@ def test_the_identity_is_what_json_gives_back():
 
 
 def test_settings_of_earlier_versions_have_the_identity_they_had():
-  newer = {"dtype", "exemplar_chunk", "less_forget", "adjust_parts"}
+  newer = {"dtype", "exemplar_chunk", "less_forget", "adjust_parts",
+           "reference_code"}  # fmt: skip
   assert not newer & PLAIN.identity().keys()
   changed = dataclasses.replace(
-    PLAIN, dtype="bfloat16", exemplar_chunk=3, less_forget=7.0, adjust_parts=3
-  )
+    PLAIN, dtype="bfloat16", exemplar_chunk=3, less_forget=7.0, adjust_parts=3,
+    reference_code=True,
+  )  # fmt: skip
   assert newer <= changed.identity().keys()
   # Image folders had another λ_base.
   images = dataclasses.replace(PLAIN, dataset="folder", less_forget=10.0)
@@ -123,6 +125,22 @@ def test_settings_become_the_librarys_configuration():
   assert (config.transfer, config.finetune) == ("out", "head")
 
 
+def test_the_reference_code_differs_in_details():
+  made = lambda **changes: build(
+    dataclasses.replace(PLAIN, **changes), tiny.dataset()
+  )[0]
+  ours, theirs = made(), made(reference_code=True)
+  assert (ours.method.reduction, ours.method.head.sigma) == ("sum", 10.0)
+  assert (theirs.method.reduction, theirs.method.head.sigma) == ("mean", 1.0)
+  relu = lambda config: config.network.module.last_relu
+  assert not relu(ours) and not relu(theirs)
+  for name in ("lwf", "icarl", "icarl_bce", "bic"):
+    assert not relu(made(method=name))
+    assert relu(made(method=name, reference_code=True))
+  joint = made(method="joint", exemplars="herding", reference_code=True)
+  assert not relu(joint)
+
+
 @pytest.mark.parametrize(
   "epochs, milestones", [(4, (2, 3)), (2, (1,)), (1, ())]
 )
@@ -160,6 +178,7 @@ def test_activations_may_have_half_precision():
   [
     (dict(method="joint", adjust=True), "adjust"),
     (dict(method="joint", finetune="head"), "finetune"),
+    (dict(method="joint", reference_code=True), "reference_code"),
     (dict(exemplars="herding"), "max_change"),
     (dict(exemplars="herding", adjust=True), "init_exemplars"),
     (dict(exemplars="herding", adjust=True), "validate_on"),

@@ -99,7 +99,9 @@ def test_what_does_not_fit_the_stream_is_refused_by_name():
 
 
 def test_old_exemplars_need_parts_to_be_validated_by():
-  with pytest.raises(UserError, match=r"`adjust_parts=1`.*2 or more") as refused:
+  with pytest.raises(
+    UserError, match=r"`adjust_parts=1`.*2 or more"
+  ) as refused:
     _config(memory.PerClass(3), adjust_parts=1)
   assert refused.value.field == "adjust_parts"
 

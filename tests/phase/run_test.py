@@ -227,9 +227,7 @@ def test_images_pass_a_trained_model_once(monkeypatch, made):
 def _compilations(policy):
   """Programs compiled in each of six phases."""
   # An epoch is a pass over the data: phases take different numbers of steps.
-  recipe = dataclasses.replace(
-    tiny.RECIPE, steps_per_epoch=None, batch_size=8
-  )
+  recipe = dataclasses.replace(tiny.RECIPE, steps_per_epoch=None, batch_size=8)
   config, stream = tiny.setup(
     methods.BiC(),
     split=(1,) * 6,
