@@ -5,7 +5,7 @@ from typing import Any
 
 from flax import struct
 import jax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool
 import numpy as np
 import optax
 
@@ -51,7 +51,7 @@ class Problem:
   active: Bool[Array, " classes"] | None
   starts: Variables | None
   inner_data: Any
-  steps: int | Int[Array, ""]
+  steps: Any  # An int, and traced within programs.
   apply_fn: ApplyFn | None = struct.field(pytree_node=False)
   config: BilevelConfig = struct.field(pytree_node=False)
   outer_tx: optax.GradientTransformation | None = struct.field(
@@ -61,7 +61,7 @@ class Problem:
 
   @property
   def total_steps(self) -> int:
-    return self.config.epochs * int(self.steps)
+    return self.config.epochs * self.steps
 
 
 def prepare(

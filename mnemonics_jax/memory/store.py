@@ -3,7 +3,7 @@
 It lives on the host between phases; stages that need exemplars take `flat`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jaxtyping import Int, UInt8
 import numpy as np
@@ -74,7 +74,10 @@ def store(
 
 
 def discard(
-  rng: np.random.Generator | None, memory: Memory, allowance: int
+  rng: np.random.Generator | None,
+  memory: Memory,
+  allowance: int,
+  apart: Callable[[int], int] = lambda count: 0,
 ) -> Memory:
   """Drops images from every class that has more than `allowance`.
 
@@ -88,13 +91,18 @@ def discard(
       where herding has chosen them.
     memory: what there is.
     allowance: images that a class may keep.
+    apart: of so many images of a class, how many of the first shrink among
+      themselves.
   """
   kept = {}
   for label in map(int, np.flatnonzero(memory.counts > allowance)):
-    rows = np.arange(memory.counts[label])
+    count = int(memory.counts[label])
+    first, others = np.split(np.arange(count), [apart(count)])
     if rng is not None:
-      rows = rng.permutation(rows)
-    kept[label] = memory.images[label, np.sort(rows[:allowance])]
+      others = rng.permutation(others)
+    first = first[: apart(allowance)]
+    others = np.sort(others[: allowance - len(first)])
+    kept[label] = memory.images[label, np.concatenate([first, others])]
   return insert_many(memory, kept) if kept else memory
 
 

@@ -137,6 +137,27 @@ class Config:
     memory_lib.check(
       self.memory, self.shape.classes_per_phase, min(self.shape.class_sizes)
     )
+    if self.method.holdout:
+      self._check_memory(
+        2, f"`method={self.method.name}` trains on one, calibrates with another"
+      )
+    if self.adjust and not self.method.joint:
+      self._check_memory(
+        self.adjust_parts, f"`adjust` deals them to {self.adjust_parts} parts"
+      )
+
+  def _check_memory(self, least, reason):
+    """Refuses a memory that ends with fewer exemplars of a class."""
+    classes = len(self.shape.class_sizes)
+    left = self.memory.allowance(classes)
+    if left < least:
+      kind = str(self.memory).split(":")[0]
+      enough = least * (classes if kind == "total" else 1)
+      raise UserError(
+        "memory",
+        f"`memory={self.memory}` ends with {left} of each class, and {reason}",
+        f"use {kind}:{enough} or more",
+      )
 
   @functools.cached_property
   def model(self) -> Model:

@@ -7,7 +7,7 @@ import numpy as np
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.memory import selection
-from mnemonics_jax.phase import meta_loop
+from mnemonics_jax.phase import holdout, meta_loop
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import extract
 from mnemonics_jax.phase.meta_loop import Change, in_chunks
@@ -32,7 +32,10 @@ class Chosen(NamedTuple):
 
 
 def choose(phase: Phase, variables: Variables) -> Chosen:
-  """Exemplars of the new classes, as many as the memory allows for each."""
+  """Exemplars of the new classes, as many as the memory allows for each.
+
+  Those that are never trained on come first, as `holdout` wants them.
+  """
   config, data = phase.config, phase.data
   new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
   images, labels = data.images[new], data.labels[new]
@@ -41,14 +44,19 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
     features, _ = extract(config.model, config.method, variables, images)
   if config.learned_on_features:
     inputs = features
+  held = phase.held_out[new]
+  free = np.flatnonzero(~held)
   picks = selection.select(
     phase.keys.numpy("select"),
-    features,
-    labels,
+    features[free],
+    labels[free],
     range(phase.classes_old, phase.classes_seen),
     strategy=config.chosen,
-    allowance=phase.allowance,
+    allowance=phase.allowance
+    - holdout.share(phase.allowance, config.method.holdout),
   )
+  picks = np.concatenate([np.flatnonzero(held), free[picks]])
+  picks = picks[np.argsort(labels[picks], kind="stable")]
   return Chosen(images[picks], labels[picks], inputs, labels)
 
 

@@ -81,10 +81,6 @@ def adjust(phase, key, images, labels, variables, *, rows, **options):
   """The meta loop over all parts; the arguments are those of `in_chunks`."""
   level, parts = phase.config.level, phase.config.adjust_parts
   config, epochs = level.config, parts * level.config.epochs
-  if len(labels) < parts:  # A chunk of one has no other half.
-    nothing = np.zeros(epochs)
-    history = bilevel.History(*[nothing] * len(bilevel.History._fields))
-    return images, history
   rows = mesh.round_up(rows, parts=parts)
   exemplars = _padded_exemplars(images, labels, rows)
   run = lambda states: bilevel.run_parts(
@@ -214,9 +210,9 @@ def in_chunks(
       **rows,
     )
     histories.append(history)
-  measured = [h for h in histories if h.loss.any()] or histories
   mean = lambda *parts: np.mean(parts, axis=0)
-  return Change(images, learned, labels, bilevel.History(*map(mean, *measured)))
+  history = bilevel.History(*map(mean, *histories))
+  return Change(images, learned, labels, history)
 
 
 def split_classes(

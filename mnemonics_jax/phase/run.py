@@ -1,13 +1,14 @@
 """One phase of mnemonics training: Algorithm 1 of Liu et al. 2020."""
 
 from collections.abc import Callable
+import functools
 
 import jax
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import exemplars
+from mnemonics_jax.phase import exemplars, holdout
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import evaluate_phase
@@ -97,7 +98,8 @@ def run_phase(
   memory = memory_lib.store(memory, images, chosen.labels)
   # The first that herding picked are the best; others are dropped at random.
   rng = None if config.exemplars == "herding" else phase.keys.numpy("discard")
-  memory = memory_lib.discard(rng, memory, phase.allowance)
+  apart = functools.partial(holdout.share, fraction=config.method.holdout)
+  memory = memory_lib.discard(rng, memory, phase.allowance, apart)
   begin("evaluate")
   trained = final = evaluate_phase(phase, variables, memory)
 

@@ -38,6 +38,8 @@ COMMON = {
     "lots", "", "20", "per_class", "per_class:0", "per_class:-5",
     "per_class:--5", "per_class:1000", "per_class:1.5", "total:1",
     "total:99999999", "per_class:3 --images_per_class=2",
+    "per_class:1 --adjust", "per_class:1 --method=bic",
+    "per_class:2 --adjust --adjust_parts=3",
   ],
   "transfer": ["in", "", "in_out,out", "out --method=joint"],
   "finetune": ["body", "", "head,all", "head --method=joint"],
@@ -222,7 +224,7 @@ def test_the_same_commands_without_mistakes_are_accepted(place, tmp_path):
     data = {"folder": [f"--data={place / 'images'}", "--base_classes=1"]}
     with pytest.raises(command.Accepted):
       command.call(
-        experiment, "--phases=1", "--memory=per_class:1", "--finetune=head",
+        experiment, "--phases=1", "--memory=per_class:2", "--finetune=head",
         "--finetune_epochs=3", "--adjust", "--exemplars=herding",
         "--max_change=255", "--base_models=models", *data.get(experiment, []),
         cwd=tmp_path,

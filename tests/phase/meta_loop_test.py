@@ -209,17 +209,6 @@ def test_chunks_of_other_sizes_share_their_shapes(first):
   assert moved.all() and change.after.shape == change.before.shape
 
 
-def test_a_chunk_of_one_exemplar_has_no_other_half(first):
-  """It stays as it is, and does not count in the mean history."""
-  change = _adjust(first, per_class=1, rows=3, exemplar_chunk=1)
-  _assert_same(change.after, change.before)
-  assert not change.history.loss.any()
-  mixed = _adjust(first, per_class=1, rows=3, exemplar_chunk=2)
-  moved = (mixed.after != mixed.before).reshape(3, -1).any(1)
-  assert moved.tolist() == [True, True, False]
-  assert mixed.history.loss.all()
-
-
 @pytest.mark.parametrize("chunk", [None, 2])
 @pytest.mark.parametrize("loop", [_learn, _adjust])
 def test_the_meta_loop_continues_from_every_moment(first, loop, chunk):
