@@ -105,7 +105,8 @@ flags.DEFINE_enum(
   None,
   list(registry.FINETUNES),
   "The balanced fine-tune at the end of each phase, which trains on the memory."
-  f" {registry.choices(registry.FINETUNES)}.",
+  f" {registry.choices(registry.FINETUNES)}. It is a part of --method=e2e, whose"
+  " default is all.",
 )
 flags.DEFINE_bool(
   "distill",
@@ -270,6 +271,9 @@ def settings_from_flags(
       )
     (given["phases"],) = given["phases"]
   values = {"dataset": dataset, "preset": preset, **presets[preset]}
+  if "method" in given:
+    own = registry.METHODS[given["method"]].finetune
+    values |= {"finetune": own} if own != "none" else {}
   if given.get("method") == "joint":
     # The upper bound replays real data; exemplars only serve its nme read-out.
     values["exemplars"] = "herding"

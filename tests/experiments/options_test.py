@@ -74,6 +74,12 @@ def test_the_upper_bound_has_chosen_exemplars():
   assert settings(method="joint", exemplars="random").exemplars == "random"
 
 
+def test_a_fine_tune_that_belongs_to_a_method_is_its_default():
+  assert settings(method="e2e").finetune == "all"
+  assert settings(method="e2e", finetune="none").finetune == "none"
+  assert settings(method="lwf").finetune == settings().finetune
+
+
 def test_only_what_was_typed_counts_as_given():
   with flagsaver.as_parsed(epochs="3", phases="2", tensorboard="false"):
     assert options.given_settings() == {"epochs": 3, "phases": (2,)}

@@ -134,7 +134,7 @@ def test_the_reference_code_differs_in_details():
   assert (theirs.method.reduction, theirs.method.head.sigma) == ("mean", 1.0)
   relu = lambda config: config.network.module.last_relu
   assert not relu(ours) and not relu(theirs)
-  for name in ("lwf", "icarl", "icarl_bce", "bic"):
+  for name in ("lwf", "icarl", "icarl_bce", "e2e", "bic"):
     assert not relu(made(method=name))
     assert relu(made(method=name, reference_code=True))
   joint = made(method="joint", exemplars="herding", reference_code=True)

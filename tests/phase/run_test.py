@@ -76,7 +76,7 @@ def test_every_method_learns_all_phases(name):
       pytest.param(
         name, dict(exemplars=exemplars, adjust=True), marks=pytest.mark.slow
       )
-      for name in ("lwf", "icarl", "bic", "lucir")
+      for name in ("lwf", "icarl", "e2e", "bic", "lucir")
       for exemplars in ("random", "herding", "mnemonics")
     ),
   ],
