@@ -63,7 +63,7 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
 def learn(
   phase: Phase, variables: Variables, chosen: Chosen, stage: Stage = Stage()
 ) -> Change:
-  """Exemplars of the new classes, learned from the images chosen (Eq. 8)."""
+  """Exemplars of the new classes, learned from the images chosen (Eq. 9)."""
   sizes, later = phase.config.sizes, phase.classes_old > 0
   valid = _validation(phase, variables, chosen)
   return in_chunks(
