@@ -37,10 +37,24 @@ flags.DEFINE_enum(
   list(registry.INIT_EXEMPLARS),
   "Start images of --exemplars=mnemonics.",
 )
+flags.DEFINE_enum(
+  "validate_on",
+  None,
+  list(registry.VALIDATIONS),
+  "What validates new exemplars of --exemplars=mnemonics."
+  f" {registry.choices(registry.VALIDATIONS)}. The default is new with"
+  " --recipe=paper and all with --recipe=tuned.",
+)
 flags.DEFINE_bool(
   "adjust",
   None,
-  "Adjust the old exemplars in every phase, one half validated by the other.",
+  "Adjust the old exemplars in every phase, one part validated by the others.",
+)
+flags.DEFINE_integer(
+  "adjust_parts",
+  None,
+  "Parts of the old exemplars for --adjust, the same number of images of every"
+  " class in each; the default is 2 halves, as in the paper.",
 )
 flags.DEFINE_enum(
   "recipe",
@@ -91,7 +105,8 @@ flags.DEFINE_enum(
   None,
   list(registry.FINETUNES),
   "The balanced fine-tune at the end of each phase, which trains on the memory."
-  f" {registry.choices(registry.FINETUNES)}.",
+  f" {registry.choices(registry.FINETUNES)}. It is a part of --method=e2e, whose"
+  " default is all.",
 )
 flags.DEFINE_bool(
   "distill",
@@ -103,6 +118,13 @@ flags.DEFINE_float(
   None,
   "λ_base of --method=lucir: how strongly features are held to those of the old"
   " model. The default is 5, and 10 for image folders, as for ImageNet.",
+)
+flags.DEFINE_bool(
+  "reference_code",
+  None,
+  "Details as in the code that made the published numbers, on with"
+  " --preset=paper: lucir averages its margin loss over classes and starts σ at 1"
+  " (otherwise: a sum, and 10); lwf, icarl, bic and e2e keep the last ReLU.",
 )
 
 # Protocol.
@@ -249,6 +271,9 @@ def settings_from_flags(
       )
     (given["phases"],) = given["phases"]
   values = {"dataset": dataset, "preset": preset, **presets[preset]}
+  if "method" in given:
+    own = registry.METHODS[given["method"]].finetune
+    values |= {"finetune": own} if own != "none" else {}
   if given.get("method") == "joint":
     # The upper bound replays real data; exemplars only serve its nme read-out.
     values["exemplars"] = "herding"

@@ -16,6 +16,7 @@ PAPER = dict(
   images_per_class=None,
   augment="crop_flip",
   init_exemplars="random",
+  reference_code=True,
   recipe="paper",
 )
 PAPER_IMAGENET = PAPER | dict(
@@ -43,7 +44,11 @@ def reductions(settings: Settings, complete: bool = True) -> list[str]:
     paper |= {"scope": None, "max_change": None, "meta_epochs": None}
   else:
     del paper["recipe"]
-  if settings.exemplars != "mnemonics":
+  if settings.adjust:
+    paper["adjust_parts"] = 2
+  if settings.exemplars == "mnemonics":
+    paper["validated_on"] = "new"
+  else:
     del paper["init_exemplars"]
   if not settings.forgets_less:
     del paper["less_forget"]

@@ -27,8 +27,10 @@ class Settings:
   method: str = "lucir"
   exemplars: str = "mnemonics"
   init_exemplars: str = "herding"
+  validate_on: str | None = None
   augment_exemplars: bool = True
   adjust: bool = False
+  adjust_parts: int = 2
   recipe: str = "tuned"
   scope: str | None = None
   max_change: int | None = None
@@ -59,6 +61,7 @@ class Settings:
   dtype: str = "float32"
   remat: bool = False
   less_forget: float = 5.0
+  reference_code: bool = False
 
   def __post_init__(self):
     _check_ranges(self)
@@ -66,6 +69,12 @@ class Settings:
   @property
   def title(self) -> str:
     return " · ".join([self.dataset, self.method, self.exemplars, self.memory])
+
+  @property
+  def validated_on(self) -> str:
+    """What validates new exemplars: what was asked for, or the recipe's."""
+    own = "new" if self.recipe == "paper" else "all"
+    return self.validate_on or own
 
   @property
   def forgets_less(self) -> bool:
@@ -80,10 +89,14 @@ class Settings:
     """
     values = json.loads(json.dumps(dataclasses.asdict(self)))
     del values["remat"]  # It changes what is stored, not what is computed.
+    values["validate_on"] = self.validated_on
     before = {
       "dtype": "float32",
       "exemplar_chunk": None,
       "less_forget": 10.0 if self.dataset == "folder" else 5.0,
+      "adjust_parts": 2,
+      "validate_on": "all",
+      "reference_code": False,
     }
     return {
       name: value
@@ -100,6 +113,7 @@ _RANGES = {
   "meta_epochs": (1, 10**6),
   "batch_size": (1, 2**16),
   "exemplar_chunk": (1, 10**6),
+  "adjust_parts": (2, 10**6),
   "max_change": (0, 255),
   "order_seed": (0, 2**32 - 1),
   "seeds": (0, 2**32 - 1),
@@ -172,13 +186,19 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
       settings.adjust,
       settings.finetune != "none",
       settings.transfer != "none",
+      settings.reference_code,
     ]
-    names = itertools.compress(("adjust", "finetune", "transfer"), on)
+    names = itertools.compress(
+      ("adjust", "finetune", "transfer", "reference_code"), on
+    )
     idle.append((names, "`method=joint`, which sees all data again,"))
   if not (learned or settings.adjust):
     idle.append((LEARNING, f"`exemplars={settings.exemplars}` and --noadjust"))
   if not learned:
-    idle.append((("init_exemplars",), f"`exemplars={settings.exemplars}`"))
+    chosen = f"`exemplars={settings.exemplars}`"
+    idle.append((("init_exemplars", "validate_on"), chosen))
+  if not settings.adjust:
+    idle.append((("adjust_parts",), "--noadjust"))
   if settings.finetune == "none":
     idle.append((FINETUNING, "`finetune=none`"))
   if not settings.forgets_less:
@@ -212,11 +232,12 @@ def _bilevel(settings):
 
 def _schedule(settings, epochs):
   from mnemonics_jax.phase import Schedule
+  from mnemonics_jax.phase.schedule import milestones_at
 
   return Schedule(
     epochs=epochs,
     learning_rate=settings.learning_rate,
-    milestones=tuple(int(epochs * part) for part in settings.milestones),
+    milestones=milestones_at(settings.milestones, epochs),
     batch_size=settings.batch_size,
     weight_decay=settings.weight_decay,
   )
@@ -226,12 +247,15 @@ def build(
   settings: Settings, dataset: "Dataset"
 ) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
+  from experiments import reference
   from mnemonics_jax import augment, data, methods, networks
   from mnemonics_jax.phase import Config
 
   method = methods.METHODS[settings.method](distill=settings.distill)
   if isinstance(method, methods.LUCIR):
     method = dataclasses.replace(method, less_forget_base=settings.less_forget)
+  if settings.reference_code:
+    method = reference.method(method)
   stream = data.stream(
     dataset,
     phases=settings.phases,
@@ -246,6 +270,7 @@ def build(
     std=stream.std,
     dtype=None if settings.dtype == "float32" else settings.dtype,
     remat=settings.remat,
+    last_relu=settings.reference_code and reference.last_relu(method),
   )
   train = _schedule(settings, settings.epochs)
   config = Config(
@@ -255,7 +280,9 @@ def build(
     memory=memory.parse(settings.memory),
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
+    validate_on=settings.validated_on,
     adjust=settings.adjust,
+    adjust_parts=settings.adjust_parts,
     bilevel=_bilevel(settings),
     augment_exemplars=settings.augment_exemplars,
     exemplar_chunk=settings.exemplar_chunk,

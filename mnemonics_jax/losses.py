@@ -121,6 +121,7 @@ def margin_ranking(
   *,
   top: int = 2,
   margin: float = 0.5,
+  reduction: str = "sum",
 ) -> Loss:
   """Inter-class separation: old samples stay away from new classes.
 
@@ -141,7 +142,11 @@ def margin_ranking(
     new: classes from which they are held away.
     top: K.
     margin: m.
+    reduction: over the K classes: `sum`, as in the equation, or `mean`, over
+      those of them that there are.
   """
+  if reduction not in ("sum", "mean"):
+    raise ValueError(f"reduction={reduction!r}: choose sum or mean.")
   chex.assert_rank([cosines, labels, old, new], [2, 1, 1, 1])
   chex.assert_equal_shape_prefix([cosines, labels], 1)
   chex.assert_shape([old, new], cosines.shape[1:])
@@ -151,6 +156,8 @@ def margin_ranking(
   # Fewer new classes than `top`: masked scores are hugely negative, so the
   # hinge is exactly zero for them.
   hinge = jnp.maximum(0.0, margin - truth + hardest).sum(-1)
+  if reduction == "mean":
+    hinge = hinge / jnp.clip(new.sum(), 1, top)
   is_old = old[labels]
   return jnp.sum(hinge * is_old) / jnp.maximum(is_old.sum(), 1)
 

@@ -19,15 +19,23 @@ class MethodWords(NamedTuple):
     label: what people call it.
     readout: the read-out whose numbers are its results.
     help: what it does.
+    finetune: the balanced fine-tune that belongs to it.
   """
 
   label: str
   readout: str
   help: str
+  finetune: str = "none"
 
 
 METHODS = {
   "bic": MethodWords("BiC", "head", "distillation, then bias correction"),
+  "e2e": MethodWords(
+    "E2E",
+    "head",
+    "distillation per old phase, noise on gradients, a fine-tune with a teacher",
+    finetune="all",
+  ),
   "icarl": MethodWords("iCaRL", "nme", "the loss of lwf"),
   "icarl_bce": MethodWords(
     "iCaRL with sigmoid outputs", "nme", "the loss of the original iCaRL"
@@ -66,6 +74,11 @@ EXEMPLARS = {
 }
 # What learned exemplars begin with: those that are chosen.
 INIT_EXEMPLARS = ("random", "herding")
+
+VALIDATIONS = {
+  "new": "the new data alone, as in Eq. 7 and 9 of the paper",
+  "all": "the new data and the old exemplars",
+}
 
 TRANSFERS = {
   "none": "train all weights",

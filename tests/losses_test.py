@@ -117,10 +117,27 @@ def test_margin_ranking_by_hand():
   assert float(loss) == pytest.approx((0.2 + 0.0 + 0.6 + 0.2) / 2, rel=1e-5)
 
 
-def test_margin_ranking_with_fewer_new_classes_than_k():
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_margin_ranking_with_fewer_new_classes_than_k(reduction):
+  """The sum of one, and its mean."""
   cosines = jnp.array([[0.5, 0.1, 0.4, 0.99]])
-  loss = losses.margin_ranking(cosines, jnp.array([0]), OLD, NEW)
+  loss = losses.margin_ranking(
+    cosines, jnp.array([0]), OLD, NEW, reduction=reduction
+  )
   assert float(loss) == pytest.approx(0.4, rel=1e-6)
+
+
+def test_margin_ranking_may_be_a_mean_over_classes():
+  # 0.5 − 0.9 + 0.6 and 0.5 − 0.9 + 0.5, halved.
+  cosines = jnp.array([[0.9, 0.1, 0.6, 0.5]])
+  new = jnp.array([False, False, True, True])
+  ranking = lambda reduction: losses.margin_ranking(
+    cosines, jnp.array([0]), OLD, new, reduction=reduction
+  )
+  assert float(ranking("mean")) == pytest.approx((0.2 + 0.1) / 2, rel=1e-5)
+  assert float(ranking("sum")) == pytest.approx(0.2 + 0.1, rel=1e-5)
+  with pytest.raises(ValueError, match="choose sum or mean"):
+    ranking("max")
 
 
 def test_margin_ranking_without_old_samples_is_zero():

@@ -51,6 +51,58 @@ def test_bic_weighs_distillation_by_the_share_of_old_classes():
   assert float(loss) == pytest.approx(2 / 3 * KD + 1 / 3 * CE, rel=1e-5)
 
 
+def test_e2e_distils_each_old_phase_by_itself():
+  """Six classes in four phases, two of them old; T = 2 takes square roots."""
+  phases = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0],
+                     [0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1]], bool)  # fmt: skip
+  classes = _masks(4, 1, 6)._replace(phases=jnp.asarray(phases))
+  student = _outputs([[1.0, 4.0, 9.0, 1.0, 5.0, 70.0]])
+  teacher = _outputs([[4.0, 1.0, 1.0, 16.0, 3.0, 80.0]])
+  ce = -np.log(4 / 20)
+  first = -(2 / 3 * np.log(1 / 3) + 1 / 3 * np.log(2 / 3))
+  second = -(1 / 5 * np.log(3 / 4) + 4 / 5 * np.log(1 / 4))
+  loss, parts = methods.E2E().loss(student, teacher, LABELS, classes)
+  assert float(parts["distillation"]) == pytest.approx(first + second, rel=1e-5)
+  assert float(loss) == pytest.approx(ce + first + second, rel=1e-5)
+  # Without the phases all old classes share one softmax: 1:2:3:1 and 2:1:1:4.
+  together = -np.dot([2, 1, 1, 4], np.log(np.array([1, 2, 3, 1]) / 7)) / 8
+  loss, _ = methods.E2E().loss(student, teacher, LABELS, _masks(4, 1, 6))
+  assert float(loss) == pytest.approx(ce + together, rel=1e-5)
+
+
+def test_the_fine_tune_of_e2e_also_distils_the_new_classes():
+  phases = jnp.asarray(np.eye(3, 4).astype(bool))
+  classes = _masks(2, 1, 4)._replace(phases=phases)
+  theta = {"params": "Θ"}
+  teacher, taught = methods.E2E().begin_finetune(theta, classes)
+  assert teacher is theta
+  assert taught.old_phases.tolist() == phases.tolist()
+  assert taught.seen.tolist() == classes.seen.tolist()
+  assert classes.old_phases.tolist() == [
+    [True, False, False, False], [False, True, False, False], [False] * 4,
+  ]  # fmt: skip
+  # Nobody else is taught, nor is it without distillation.
+  for method in (methods.LwF(), methods.E2E(distill=False)):
+    assert method.begin_finetune(theta, classes)[0] is None
+
+
+def test_e2e_adds_less_and_less_noise_to_gradients():
+  """η = 0.3 on the sum over a batch, and γ = 0.55: from 0.3 to 0.3 / 4^0.55."""
+  noise = methods.E2E().gradients(batch_size=8, key=jax.random.key(0))
+  gradient = {"w": jnp.full((400, 500), 2.0)}
+  state, deviations = noise.init(gradient), []
+  for _ in range(4):
+    noisy, state = noise.update(gradient, state)
+    assert float(noisy["w"].mean()) == pytest.approx(2.0, abs=1e-3)
+    deviations.append(float(noisy["w"].std()))
+  expected = np.sqrt(0.3 / np.arange(1, 5) ** 0.55) / 8
+  np.testing.assert_allclose(deviations, expected, rtol=0.01)
+  for method in (methods.E2E(noise=0.0), methods.LwF()):
+    still = method.gradients(batch_size=8, key=jax.random.key(0))
+    same, _ = still.update(gradient, still.init(gradient))
+    np.testing.assert_array_equal(same["w"], gradient["w"])
+
+
 def test_icarl_bce_uses_the_old_network_for_old_classes():
   loss, _ = methods.ICaRLBCE().loss(STUDENT, TEACHER, LABELS, CLASSES)
   p = np.array([1 / 2, 2 / 3, 1 / 2])  # Sigmoids of odds 1, 2, 1.
@@ -72,6 +124,26 @@ def test_lucir_loss():
   assert float(loss) == pytest.approx(CE + forget + ranking, rel=1e-5)
 
 
+def test_lucir_may_average_its_margin_loss():
+  """Two new classes: half of what the sum gives."""
+  classes = _masks(2, 2, C)
+  ranking = lambda **options: float(
+    methods.LUCIR(**options).loss(STUDENT, TEACHER, LABELS, classes)[1][
+      "margin_ranking"
+    ]
+  )
+  # Cosines log(odds) / 10 of the truth and of both new classes.
+  truth, new = np.log(2) / 10, np.log([1, 50]) / 10
+  expected = np.maximum(0, 0.5 - truth + new).sum()
+  assert ranking() == pytest.approx(expected, rel=1e-5)
+  assert ranking(reduction="mean") == pytest.approx(expected / 2, rel=1e-5)
+
+
+def test_sigma_starts_at_ten():
+  params = methods.LUCIR().head.init(jax.random.key(0), dim=3, classes=4)
+  assert float(params["sigma"]) == 10.0
+
+
 def test_lucir_less_forget_weights_are_the_published_ones():
   weights = [
     float(methods.LUCIR().less_forget_weight(_masks(n_old, 10, 100)))
@@ -82,13 +154,15 @@ def test_lucir_less_forget_weights_are_the_published_ones():
   )
 
 
-@pytest.mark.parametrize("name", ["lwf", "icarl", "bic", "lucir", "joint"])
+@pytest.mark.parametrize(
+  "name", ["lwf", "icarl", "e2e", "bic", "lucir", "joint"]
+)
 def test_without_a_teacher_the_loss_is_cross_entropy(name):
   loss, _ = methods.METHODS[name]().loss(STUDENT, None, LABELS, CLASSES)
   assert float(loss) == pytest.approx(CE, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["lwf", "icarl", "bic"])
+@pytest.mark.parametrize("name", ["lwf", "icarl", "e2e", "bic"])
 def test_nodistill_drops_the_teacher(name):
   method = methods.METHODS[name](distill=False)
   loss, _ = method.loss(STUDENT, TEACHER, LABELS, CLASSES)

@@ -159,7 +159,10 @@ def settings(
   # Flags without effect on this row are dropped: tables share its runs.
   idle = []
   if row.fixed["exemplars"] != "mnemonics":
-    idle += ["init_exemplars", *([] if row.fixed["adjust"] else LEARNING)]
+    idle += ["init_exemplars", "validate_on"]
+    idle += [*([] if row.fixed["adjust"] else LEARNING)]
+  if not row.fixed["adjust"]:
+    idle += ["adjust_parts"]
   if decided.get("finetune", "none") == "none":
     idle += FINETUNING
   if row.fixed["method"] != "lucir" or not decided.get("distill", True):

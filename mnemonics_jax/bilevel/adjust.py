@@ -144,7 +144,7 @@ def adjust_exemplars(
 
       A ← A − β₂ ∇_A L_c(Θ'(A); B),   B ← B − β₂ ∇_B L_c(Θ'(B); A)
 
-  A moves through a whole run of Eq. 8 while B stands still, then B. The split is
+  A moves through a whole run of Eq. 9 while B stands still, then B. The split is
   class-balanced: exemplars of a class go to the parts in turn, in the order in
   which they are stored. The other arguments are those of `optimize_exemplars`.
 

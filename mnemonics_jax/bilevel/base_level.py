@@ -89,7 +89,7 @@ def hypergradient(
   active: Bool[Array, " classes"] | None = None,
   inner_data: Data | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "n h w c"]]:
-  """Validation loss L_c(Θ'(E); V) and its gradient ∇_E, as in Eq. 8.
+  """Validation loss L_c(Θ'(E); V) and its gradient ∇_E, as in Eq. 9.
 
   Pure and jittable; the arguments are those of `unroll`, and so is the example:
   the pixel x trains w = (x/2, −x/2), whose loss on a white pixel is log(1 + e⁻ˣ).

@@ -4,7 +4,7 @@
 `measure` says how an epoch went. Whoever saves or watches does it in between.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
@@ -151,7 +151,9 @@ def _steps(problem, state, count):
 
   Devices share the rows of the exemplars and of each batch.
   """
-  config, steps, valid = problem.config, problem.steps, problem.valid
+  config, valid = problem.config, problem.valid
+  # Traced, unless the config says it: phases of any length share the program.
+  steps = config.steps_per_epoch or problem.steps
   state, exemplars = _shard(state), mesh.shard(problem.exemplars)
   tx = problem.outer_tx or _outer_tx(config, steps)
   images_mask = _like(exemplars.mask, state.images)
@@ -248,17 +250,22 @@ def _shard(state):
 
 
 def _outer_tx(config, steps) -> optax.GradientTransformation:
-  lr, total = config.outer_lr, max(config.epochs * steps, 1)
-  schedule = {
-    "constant": lambda: lr,
-    "cosine": lambda: optax.cosine_decay_schedule(lr, total),
-    "halving": lambda: optax.exponential_decay(
-      lr, max(total // 5, 1), 0.5, staircase=True
-    ),
-  }[config.outer_schedule]()
+  rate: Any = lambda step: _rate(config, step, config.epochs * steps)
+  if config.outer_schedule == "constant":
+    rate = config.outer_lr
   if config.outer_optimizer == "sgd":
-    return optax.sgd(schedule)
-  return optax.adam(schedule, b1=0.9, b2=0.99)
+    return optax.sgd(rate)
+  return optax.adam(rate, b1=0.9, b2=0.99)
+
+
+def _rate(config, step, total):
+  """β of a meta step of so many; written out, for `total` may be traced."""
+  total = jnp.maximum(total, 1)
+  if config.outer_schedule == "cosine":
+    part = jnp.pi * jnp.minimum(step, total) / total
+    return config.outer_lr * (0.5 * (1 + jnp.cos(part)))
+  fifths = jnp.floor(step / jnp.maximum(total // 5, 1))
+  return config.outer_lr * jnp.power(0.5, fifths)
 
 
 def _distances(features, reference, mask):

@@ -151,7 +151,7 @@ def optimize_exemplars(
   starts: Variables | None = None,
   inner_data: Data | None = None,
 ) -> BilevelResult:
-  """Learns exemplars: E ← E − β ∇_E L_c(Θ'(E); V), Eq. 8.
+  """Learns exemplars: E ← E − β ∇_E L_c(Θ'(E); V), Eq. 9.
 
   Called again with arrays of the same shapes and the same functions and config,
   it runs the program compiled before. The module's docstring has an example.

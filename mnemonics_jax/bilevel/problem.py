@@ -6,6 +6,7 @@ from typing import Any
 from flax import struct
 import jax
 from jaxtyping import Array, Bool
+import numpy as np
 import optax
 
 from mnemonics_jax.bilevel import base_level, checks
@@ -39,7 +40,8 @@ class Problem:
     apply_fn: the model.
     config: the settings, resolved.
     outer_tx: instead of the optimiser that the config describes.
-    steps: meta steps of an epoch.
+    steps: meta steps of an epoch; programs are the same for any number, unless
+      the config fixes it.
     batch_size: rows of V per step; None if `valid` holds one batch per step.
   """
 
@@ -49,12 +51,12 @@ class Problem:
   active: Bool[Array, " classes"] | None
   starts: Variables | None
   inner_data: Any
+  steps: Any  # An int, and traced within programs.
   apply_fn: ApplyFn | None = struct.field(pytree_node=False)
   config: BilevelConfig = struct.field(pytree_node=False)
   outer_tx: optax.GradientTransformation | None = struct.field(
     pytree_node=False
   )
-  steps: int = struct.field(pytree_node=False)
   batch_size: int | None = struct.field(pytree_node=False)
 
   @property
@@ -106,12 +108,14 @@ def prepare(
     features = embed(variables, valid.images, apply_fn=apply_fn, config=config)
     valid = Features(features, *valid[1:])
   size = min(config.batch_size or 1, len(valid.labels))
+  # Padding, which differs with devices and phases, makes no epoch longer.
+  real = max(int(np.asarray(valid.mask).sum()), 1)
   return Problem(
     with_mask(exemplars), variables, valid, active, starts, inner_data,
+    steps=config.steps_per_epoch or -(-real // size),
     apply_fn=apply_fn,
     config=config,
     outer_tx=outer_tx,
-    steps=config.steps_per_epoch or -(-len(valid.labels) // size),
     batch_size=None if batch_per_step else size,
   )  # fmt: skip
 

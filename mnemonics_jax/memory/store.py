@@ -3,7 +3,7 @@
 It lives on the host between phases; stages that need exemplars take `flat`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jaxtyping import Int, UInt8
 import numpy as np
@@ -73,18 +73,36 @@ def store(
   )
 
 
-def discard(rng: np.random.Generator, memory: Memory, allowance: int) -> Memory:
-  """Drops images at random from every class that has more than `allowance`.
+def discard(
+  rng: np.random.Generator | None,
+  memory: Memory,
+  allowance: int,
+  apart: Callable[[int], int] = lambda count: 0,
+) -> Memory:
+  """Drops images from every class that has more than `allowance`.
 
   >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
   >>> memory = insert(memory, 0, np.ones((3, 8, 8, 1), np.uint8))
   >>> discard(np.random.default_rng(0), memory, allowance=2).counts.tolist()
   [2, 0]
+
+  Args:
+    rng: decides which images stay; None keeps the first ones, which are the best
+      where herding has chosen them.
+    memory: what there is.
+    allowance: images that a class may keep.
+    apart: of so many images of a class, how many of the first shrink among
+      themselves.
   """
   kept = {}
   for label in map(int, np.flatnonzero(memory.counts > allowance)):
-    rows = np.sort(rng.permutation(memory.counts[label])[:allowance])
-    kept[label] = memory.images[label, rows]
+    count = int(memory.counts[label])
+    first, others = np.split(np.arange(count), [apart(count)])
+    if rng is not None:
+      others = rng.permutation(others)
+    first = first[: apart(allowance)]
+    others = np.sort(others[: allowance - len(first)])
+    kept[label] = memory.images[label, np.concatenate([first, others])]
   return insert_many(memory, kept) if kept else memory
 
 

@@ -26,6 +26,7 @@ from typing import ClassVar, NamedTuple
 
 from jaxtyping import Array, Bool, Float, Int
 import numpy as np
+import optax
 
 from mnemonics_jax import losses
 from mnemonics_jax.nn.heads import Head, LinearHead
@@ -44,15 +45,26 @@ class Classes(NamedTuple):
   Attributes:
     old: learned in earlier phases.
     new: arriving in this one.
+    phases: for each phase of the run the classes that arrive in it; None where
+      nobody asks.
   """
 
   old: Bool[Array, " classes"]
   new: Bool[Array, " classes"]
+  phases: Bool[Array, "phases classes"] | None = None
 
   @property
   def seen(self) -> Bool[Array, " classes"]:
     """Old and new classes."""
     return self.old | self.new
+
+  @property
+  def old_phases(self) -> Bool[Array, "phases classes"]:
+    """The old classes of each phase; none of phases that are to come.
+
+    Where phases are not known, all old classes are of one.
+    """
+    return self.old[None] if self.phases is None else self.phases & self.old
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +83,8 @@ class Method:
     name: what the command line calls it.
     readout: the read-out whose numbers are the method's results.
     joint: whether it may see the raw data of old classes (upper bound only).
-    holdout: share of the exemplars kept out of training for `calibrate`.
+    holdout: share of the exemplars kept out of training for good, which
+      `calibrate` takes.
     head: the classifier it is defined with.
     distill: whether the old model's knowledge enters the loss.
   """
@@ -119,6 +132,20 @@ class Method:
     del teacher
     loss = losses.cross_entropy(student.logits, labels, classes.seen)
     return loss, {}
+
+  def gradients(
+    self, batch_size: int, key: Array | int
+  ) -> optax.GradientTransformation:
+    """What becomes of a batch's mean gradient before SGD takes it."""
+    del batch_size, key
+    return optax.identity()
+
+  def begin_finetune(
+    self, variables: Variables, classes: Classes
+  ) -> tuple[Variables | None, Classes]:
+    """Who teaches the balanced fine-tune of Θ, and the classes of its loss."""
+    del variables
+    return None, classes
 
   def calibrate(
     self,

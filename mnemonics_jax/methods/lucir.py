@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from mnemonics_jax import losses
 from mnemonics_jax.methods.base import Classes, Method
 from mnemonics_jax.nn.heads import CosineHead, Head, imprint
+from mnemonics_jax.nn.identity import later
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,8 @@ class LUCIR(Method):
     top: K, the hardest new classes each old sample is held away from.
     margin: by how much.
     ranking_weight: weight of the margin ranking loss.
+    reduction: of that loss over the K classes: `sum` is the paper's equation,
+      `mean` its code.
   """
 
   name: ClassVar[str] = "lucir"
@@ -33,6 +36,7 @@ class LUCIR(Method):
   top: int = 2
   margin: float = 0.5
   ranking_weight: float = 1.0
+  reduction: str = later("sum")
 
   def begin_phase(self, variables, means, classes):
     """Imprints new rows, as long as the old ones are on average."""
@@ -64,6 +68,7 @@ class LUCIR(Method):
       classes.new,
       top=min(self.top, student.cosines.shape[-1]),
       margin=self.margin,
+      reduction=self.reduction,
     )
     loss = ce + self.ranking_weight * ranking
     parts = {"cross_entropy": ce, "margin_ranking": ranking}

@@ -1,6 +1,7 @@
 """Networks that map images in [0, 1] to features, as pure functions.
 
-The last block has no ReLU: features are signed, which a cosine head needs.
+The last block has no ReLU unless `last_relu` asks for it: features are signed,
+which a cosine head needs.
 A `transfer` collection in `variables` (see transfer.py) scales and shifts the
 frozen convolutions. Another network is a function here or elsewhere, a line in
 `NETWORKS`, and its sentence in `registry.NETWORKS`.
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from mnemonics_jax.nn.conv import conv2d
+from mnemonics_jax.nn.identity import later
 from mnemonics_jax.types import PyTree, Variables
 
 CIFAR_MEAN = (0.5071, 0.4866, 0.4409)
@@ -77,7 +79,7 @@ class Block(nn.Module):
   Attributes:
     features: output channels.
     stride: of the first convolution.
-    last: whether the block ends the network, without a ReLU.
+    last: whether the block ends the network, and without a ReLU.
     norm: makes a normalisation.
   """
 
@@ -115,6 +117,7 @@ class ResNet(nn.Module):
     dtype: of activations; parameters, statistics and features keep theirs.
     remat: whether the backward pass computes the inside of each block again
       instead of storing it.
+    last_relu: whether the last block ends with a ReLU, as the others do.
   """
 
   blocks: tuple[int, ...]
@@ -125,6 +128,7 @@ class ResNet(nn.Module):
   dtype: str | None = None
   # It changes what is stored, not what is computed.
   remat: bool = dataclasses.field(default=False, metadata={"identity": False})
+  last_relu: bool = later(False)
 
   @nn.compact
   def __call__(
@@ -154,8 +158,9 @@ class ResNet(nn.Module):
       for j in range(count):
         stride = 2 if i > 0 and j == 0 else 1
         last = i == len(self.blocks) - 1 and j == count - 1
+        signed = last and not self.last_relu
         name = f"Block_{next(number)}"
-        x = block(width, stride, last, norm, name=name)(x)
+        x = block(width, stride, signed, norm, name=name)(x)
     return x.astype(images.dtype).mean((1, 2))
 
 
@@ -278,7 +283,7 @@ def resnet32(
     image_shape: height, width and channels.
     mean: of each colour channel.
     std: of each colour channel.
-    **options: `dtype` and `remat` of `ResNet`.
+    **options: `dtype`, `remat` and `last_relu` of `ResNet`.
   """
   return _resnet((5, 5, 5), width, image_shape, mean, std, **options)
 

@@ -13,6 +13,7 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.memory import MemoryPolicy, PerClass
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
+from mnemonics_jax.nn.identity import later
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase.level import Level
@@ -68,8 +69,12 @@ class Config:
     exemplars: how new exemplars are made: `random` and `herding` choose among
       the images, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
+    validate_on: what validates new exemplars while they are learned: `new` is
+      D_i alone (Eq. 7 and 9 of Liu et al. 2020), `all` adds the old exemplars.
     adjust: whether old exemplars are adjusted in every phase; each time they
       may move by the trust region of `bilevel` again.
+    adjust_parts: into how many parts they are dealt for it; each part is
+      validated by the others.
     bilevel: how exemplars are learned and adjusted.
     augment_exemplars: whether exemplars are augmented while they are learned.
     exemplar_chunk: classes whose exemplars are learned at a time, None for all.
@@ -87,7 +92,9 @@ class Config:
   memory: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
   init_exemplars: str = "herding"
+  validate_on: str = later("all")
   adjust: bool = False
+  adjust_parts: int = later(2)
   bilevel: BilevelConfig = BilevelConfig()
   augment_exemplars: bool = True
   exemplar_chunk: int | None = None
@@ -121,9 +128,36 @@ class Config:
         f" {self.shape.image_shape}",
         "give the network the stream's image_shape",
       )
+    if self.adjust_parts < 2:
+      raise UserError(
+        "adjust_parts",
+        f"`adjust_parts={self.adjust_parts}` leaves no part to validate by",
+        "use 2 or more",
+      )
     memory_lib.check(
       self.memory, self.shape.classes_per_phase, min(self.shape.class_sizes)
     )
+    if self.method.holdout:
+      self._check_memory(
+        2, f"`method={self.method.name}` trains on one, calibrates with another"
+      )
+    if self.adjust and not self.method.joint:
+      self._check_memory(
+        self.adjust_parts, f"`adjust` deals them to {self.adjust_parts} parts"
+      )
+
+  def _check_memory(self, least, reason):
+    """Refuses a memory that ends with fewer exemplars of a class."""
+    classes = len(self.shape.class_sizes)
+    left = self.memory.allowance(classes)
+    if left < least:
+      kind = str(self.memory).split(":")[0]
+      enough = least * (classes if kind == "total" else 1)
+      raise UserError(
+        "memory",
+        f"`memory={self.memory}` ends with {left} of each class, and {reason}",
+        f"use {kind}:{enough} or more",
+      )
 
   @functools.cached_property
   def model(self) -> Model:
@@ -174,6 +208,7 @@ class Config:
 _CHOICES = {
   "exemplars": tuple(registry.EXEMPLARS),
   "init_exemplars": tuple(registry.INIT_EXEMPLARS),
+  "validate_on": tuple(registry.VALIDATIONS),
   "transfer": tuple(registry.TRANSFERS),
   "finetune": tuple(registry.FINETUNES),
 }

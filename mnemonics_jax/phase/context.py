@@ -4,10 +4,12 @@ import dataclasses
 import functools
 
 import jax.numpy as jnp
+from jaxtyping import Bool
 import numpy as np
 
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.methods import Classes
+from mnemonics_jax.phase import holdout
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.keys import Keys
 from mnemonics_jax.types import PhaseState
@@ -52,9 +54,8 @@ class Phase:
 
   @property
   def adjusts(self) -> bool:
-    """Whether there are old exemplars to adjust, and two parts of them."""
-    exemplars = int(self.state.memory.counts.sum())
-    return exemplars > 1 and self.config.adjust and self.incremental
+    """Whether there are old exemplars to adjust."""
+    return self.config.adjust and self.incremental
 
   @property
   def finetunes(self) -> bool:
@@ -67,11 +68,24 @@ class Phase:
     return self.config.memory.allowance(self.classes_seen)
 
   @functools.cached_property
+  def held_out(self) -> Bool[np.ndarray, " n"]:
+    """Which of the new images are never trained on, see `holdout`."""
+    return holdout.of_new_images(
+      self.keys.numpy("holdout"),
+      self.data.labels,
+      self.config.method.holdout,
+      self.allowance,
+    )
+
+  @functools.cached_property
   def classes(self) -> Classes:
-    """Masks of old and new classes."""
+    """Masks of old and new classes, and of the classes of each phase."""
     index = np.arange(self.config.model.classes)
     old, seen = index < self.classes_old, index < self.classes_seen
-    return Classes(jnp.asarray(old), jnp.asarray(seen & ~old))
+    ends = np.cumsum(self.config.shape.classes_per_phase)
+    arrives = np.searchsorted(ends, index, side="right")
+    phases = np.arange(len(ends))[:, None] == arrives
+    return Classes(*map(jnp.asarray, (old, seen & ~old, phases)))
 
   @functools.cached_property
   def keys(self) -> Keys:

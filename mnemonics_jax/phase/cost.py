@@ -36,9 +36,12 @@ def phase_work(config: Config) -> list[float]:
     )
     if config.learned:
       exemplars = kept(seen) / seen * arriving
-      steps += _meta_work(config, exemplars, pool, chunks(arriving)) / batch
+      old_ones = kept(old) if config.validate_on == "all" else 0
+      valid = sum(sizes[old:seen]) + old_ones
+      steps += _meta_work(config, exemplars, valid, chunks(arriving)) / batch
     if config.adjust and old and not config.method.joint:
-      steps += _meta_work(config, kept(old), kept(old), chunks(old)) / batch
+      others = kept(old) * (1 - 1 / config.adjust_parts)
+      steps += _meta_work(config, kept(old), others, chunks(old)) / batch
     if config.finetune != "none" and not config.method.joint:
       cost = 1.0 if config.finetune == "all" else 1 / 3
       steps += cost * config.balance.epochs * config.balance.steps(kept(seen))
@@ -73,9 +76,9 @@ def memory_note(config: Config, limit: int | None = None) -> str | None:
   at_once = [0]
   if config.learned:
     at_once.append(min(max(split), chunk or max(split)))
-  if config.adjust:  # One half of the old exemplars moves at a time.
+  if config.adjust:  # One part of the old exemplars moves at a time.
     old = sum(split[:-1])
-    at_once.append(math.ceil(min(old, chunk or old) / 2))
+    at_once.append(math.ceil(min(old, chunk or old) / config.adjust_parts))
   limit = limit or bilevel.device_bytes()
   images = config.sizes.class_exemplars * max(at_once) / mesh.device_count()
   pixels = math.prod(config.shape.image_shape)

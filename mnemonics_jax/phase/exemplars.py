@@ -7,10 +7,10 @@ import numpy as np
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.memory import selection
-from mnemonics_jax.phase import meta_loop
+from mnemonics_jax.phase import holdout, meta_loop
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import extract
-from mnemonics_jax.phase.meta_loop import PARTS, Change, in_chunks
+from mnemonics_jax.phase.meta_loop import Change, in_chunks
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
@@ -32,7 +32,10 @@ class Chosen(NamedTuple):
 
 
 def choose(phase: Phase, variables: Variables) -> Chosen:
-  """Exemplars of the new classes, as many as the memory allows for each."""
+  """Exemplars of the new classes, as many as the memory allows for each.
+
+  Those that are never trained on come first, as `holdout` wants them.
+  """
   config, data = phase.config, phase.data
   new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
   images, labels = data.images[new], data.labels[new]
@@ -41,23 +44,28 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
     features, _ = extract(config.model, config.method, variables, images)
   if config.learned_on_features:
     inputs = features
+  held = phase.held_out[new]
+  free = np.flatnonzero(~held)
   picks = selection.select(
     phase.keys.numpy("select"),
-    features,
-    labels,
+    features[free],
+    labels[free],
     range(phase.classes_old, phase.classes_seen),
     strategy=config.chosen,
-    allowance=phase.allowance,
+    allowance=phase.allowance
+    - holdout.share(phase.allowance, config.method.holdout),
   )
+  picks = np.concatenate([np.flatnonzero(held), free[picks]])
+  picks = picks[np.argsort(labels[picks], kind="stable")]
   return Chosen(images[picks], labels[picks], inputs, labels)
 
 
 def learn(
   phase: Phase, variables: Variables, chosen: Chosen, stage: Stage = Stage()
 ) -> Change:
-  """Exemplars of the new classes, learned from the images chosen (Eq. 8)."""
+  """Exemplars of the new classes, learned from the images chosen (Eq. 9)."""
   sizes, later = phase.config.sizes, phase.classes_old > 0
-  valid = _with_old_exemplars(phase, variables, chosen)
+  valid = _validation(phase, variables, chosen)
   return in_chunks(
     phase,
     meta_loop.learn,
@@ -76,7 +84,7 @@ def learn(
 def adjust(
   phase: Phase, variables: Variables, stage: Stage = Stage()
 ) -> Change:
-  """Old exemplars, one half validated by the other (Eq. 10)."""
+  """Old exemplars, each part validated by the others (Eq. 10)."""
   images, labels = memory_lib.flat(phase.state.memory)
   return in_chunks(
     phase,
@@ -87,13 +95,15 @@ def adjust(
     variables,
     rows=phase.config.sizes.old_exemplars,
     stage=stage,
-    epochs=PARTS * phase.config.bilevel.epochs,
+    epochs=phase.config.adjust_parts * phase.config.bilevel.epochs,
   )
 
 
-def _with_old_exemplars(phase, variables, chosen):
-  """What validates new exemplars: the new data and the old exemplars."""
+def _validation(phase, variables, chosen):
+  """What validates new exemplars: the new data, perhaps the old exemplars."""
   config = phase.config
+  if config.validate_on == "new":
+    return chosen.inputs, chosen.input_labels
   old, old_labels = memory_lib.flat(phase.state.memory)
   if config.learned_on_features:
     old, _ = extract(config.model, config.method, variables, old)

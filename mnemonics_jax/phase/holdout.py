@@ -1,32 +1,72 @@
-"""A class-balanced held-out set from old exemplars and new images (BiC)."""
+"""Exemplars kept apart from training for good, to calibrate with (BiC).
 
-from jaxtyping import Int, UInt8
+A share of each class's exemplars is never trained on, in any phase. They are
+the first ones in its memory, and come from images that were held out when the
+class arrived; a memory that shrinks keeps their share.
+"""
+
+from jaxtyping import Bool, Int
 import numpy as np
 
-# Sizes differ from one argument to the next.
-Labelled = tuple[UInt8[np.ndarray, "_ h w c"], Int[np.ndarray, " _"]]
 
+def share(count: int, fraction: float) -> int:
+  """How many of a class's exemplars are held out: one at least, never all.
 
-def hold_out(
-  rng: np.random.Generator, old: Labelled, new: Labelled, fraction: float
-) -> tuple[Labelled, Labelled | None]:
-  """Splits old exemplars and new images into a training and a held-out set.
-
-  A share `fraction` of each old class's exemplars is held out, at least one
-  if that leaves one to train on, and as many images of every new class.
+  >>> [share(count, 0.1) for count in (1, 2, 20, 26)]
+  [0, 1, 2, 3]
+  >>> share(20, fraction=0.0)
+  0
   """
-  images, labels = (
-    np.concatenate(parts) for parts in zip(old, new, strict=True)
-  )
-  if not fraction or not len(old[1]):
-    return (images, labels), None
-  counts = np.bincount(old[1])
-  shares = np.minimum(np.maximum(1, np.round(fraction * counts)), counts - 1)
+  if not fraction:
+    return 0
+  return max(min(max(1, round(fraction * count)), count - 1), 0)
+
+
+def of_memory(
+  labels: Int[np.ndarray, " n"], fraction: float, allowance: int | None = None
+) -> Bool[np.ndarray, " n"]:
+  """Which exemplars are held out, in the order in which the memory has them.
+
+  >>> of_memory(np.array([0, 0, 0, 1, 1]), fraction=0.1).tolist()
+  [True, False, False, True, False]
+
+  Args:
+    labels: of all exemplars.
+    fraction: the share that is held out.
+    allowance: exemplars that a class may keep, if it has more of them: no more
+      are held out than then.
+  """
   held = np.zeros(len(labels), bool)
   for label in np.unique(labels):
     rows = np.flatnonzero(labels == label)
-    share = shares[label] if label < len(counts) else shares.max()
-    held[rng.permutation(rows)[: min(int(share), len(rows) - 1)]] = True
-  if not held.any():
-    return (images, labels), None
-  return (images[~held], labels[~held]), (images[held], labels[held])
+    held[rows[: share(min(len(rows), allowance or len(rows)), fraction)]] = True
+  return held
+
+
+def of_new_images(
+  rng: np.random.Generator,
+  labels: Int[np.ndarray, " n"],
+  fraction: float,
+  allowance: int,
+) -> Bool[np.ndarray, " n"]:
+  """Which new images are held out: those that will be held-out exemplars.
+
+  >>> labels = np.array([0] * 50 + [1] * 50)
+  >>> held = of_new_images(np.random.default_rng(0), labels, 0.1, allowance=20)
+  >>> np.bincount(labels[held]).tolist()
+  [2, 2]
+
+  Args:
+    rng: chooses them.
+    labels: of all new images.
+    fraction: the share of a class's exemplars that is held out.
+    allowance: exemplars that it may keep.
+  """
+  held = np.zeros(len(labels), bool)
+  if not fraction:
+    return held
+  for label in np.unique(labels):
+    rows = np.flatnonzero(labels == label)
+    count = share(min(len(rows), allowance), fraction)
+    held[rng.permutation(rows)[:count]] = True
+  return held

@@ -5,9 +5,7 @@ hears of every epoch and can continue from every moment.
 """
 
 from collections.abc import Callable, Iterator
-import dataclasses
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +18,6 @@ from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
-
-PARTS = 2  # of the old exemplars, which validate each other: A and B
 
 
 class Change(NamedTuple):
@@ -54,7 +50,7 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
   """One call of the meta loop; the arguments are those of `in_chunks`."""
   level = phase.config.level
   valid_rows = options.pop("valid_rows")
-  config = _with_steps(level.config, valid_rows)
+  config = level.config
   rows, valid_rows = mesh.round_up(rows), mesh.round_up(valid_rows)
   inputs, input_labels = valid
   kind = bilevel.Features if config.on_features else bilevel.Exemplars
@@ -82,15 +78,10 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
 
 
 def adjust(phase, key, images, labels, variables, *, rows, **options):
-  """The meta loop over both halves; the arguments are those of `in_chunks`."""
-  level = phase.config.level
-  epochs = PARTS * level.config.epochs
-  if len(labels) < PARTS:  # A chunk of one has no other half.
-    nothing = np.zeros(epochs)
-    history = bilevel.History(*[nothing] * len(bilevel.History._fields))
-    return images, history
-  config = _with_steps(level.config, math.ceil(rows / PARTS))
-  rows = mesh.round_up(rows, parts=PARTS)
+  """The meta loop over all parts; the arguments are those of `in_chunks`."""
+  level, parts = phase.config.level, phase.config.adjust_parts
+  config, epochs = level.config, parts * level.config.epochs
+  rows = mesh.round_up(rows, parts=parts)
   exemplars = _padded_exemplars(images, labels, rows)
   run = lambda states: bilevel.run_parts(
     exemplars,
@@ -100,20 +91,9 @@ def adjust(phase, key, images, labels, variables, *, rows, **options):
     apply_fn=level.apply_fn,
     config=config,
   )
-  begin = bilevel.init_parts(key, exemplars, config, PARTS)
+  begin = bilevel.init_parts(key, exemplars, config, parts)
   finish = lambda states: bilevel.merge_parts(exemplars, states).images
   return _follow(begin, run, finish, epochs, len(labels), **options)
-
-
-def _with_steps(config, rows):
-  """The recipe with a number of steps that does not depend on the devices.
-
-  They may ask for more rows; and in all later phases it is the same.
-  """
-  steps = math.ceil(rows / (config.batch_size or rows))
-  return dataclasses.replace(
-    config, steps_per_epoch=config.steps_per_epoch or steps
-  )
 
 
 class _Followed(NamedTuple):
@@ -230,9 +210,9 @@ def in_chunks(
       **rows,
     )
     histories.append(history)
-  measured = [h for h in histories if h.loss.any()] or histories
   mean = lambda *parts: np.mean(parts, axis=0)
-  return Change(images, learned, labels, bilevel.History(*map(mean, *measured)))
+  history = bilevel.History(*map(mean, *histories))
+  return Change(images, learned, labels, history)
 
 
 def split_classes(

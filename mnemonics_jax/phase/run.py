@@ -1,13 +1,14 @@
 """One phase of mnemonics training: Algorithm 1 of Liu et al. 2020."""
 
 from collections.abc import Callable
+import functools
 
 import jax
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import exemplars
+from mnemonics_jax.phase import exemplars, holdout
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import evaluate_phase
@@ -87,7 +88,7 @@ def run_phase(
     changes["exemplars"] = exemplars.learn(phase, variables, chosen, stage)
     images = changes["exemplars"].after
 
-  # 3. Adjust the old exemplars, one half validated by the other.
+  # 3. Adjust the old exemplars, each part validated by the others.
   memory = state.memory
   if phase.adjusts:
     changes["adjust"] = exemplars.adjust(phase, variables, begin("adjust"))
@@ -95,9 +96,10 @@ def run_phase(
 
   # 4. Store them; a total budget shrinks every class to its new share.
   memory = memory_lib.store(memory, images, chosen.labels)
-  memory = memory_lib.discard(
-    phase.keys.numpy("discard"), memory, phase.allowance
-  )
+  # The first that herding picked are the best; others are dropped at random.
+  rng = None if config.exemplars == "herding" else phase.keys.numpy("discard")
+  apart = functools.partial(holdout.share, fraction=config.method.holdout)
+  memory = memory_lib.discard(rng, memory, phase.allowance, apart)
   begin("evaluate")
   trained = final = evaluate_phase(phase, variables, memory)
 

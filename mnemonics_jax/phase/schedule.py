@@ -1,5 +1,6 @@
 """How long and how fast SGD trains."""
 
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -55,3 +56,24 @@ class Schedule:
   def steps(self, images: int) -> int:
     """Steps of an epoch over so many images; the last batch wraps around."""
     return math.ceil(images / self.batch_size)
+
+
+def milestones_at(parts: Sequence[float], epochs: int) -> tuple[int, ...]:
+  """Milestones after these parts of the epochs, for short schedules too.
+
+  Each comes at least one epoch after the one before; those for which no epoch
+  is left are dropped.
+
+  >>> [milestones_at((0.5, 0.75), epochs) for epochs in (160, 3, 2, 1)]
+  [(80, 120), (1, 2), (1,), ()]
+
+  Args:
+    parts: of the schedule, in rising order.
+    epochs: its length.
+  """
+  milestones, last = [], 0
+  for part in parts:
+    last = max(int(epochs * part), last + 1)
+    if last < epochs:
+      milestones.append(last)
+  return tuple(milestones)

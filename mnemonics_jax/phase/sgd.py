@@ -101,8 +101,10 @@ class _Epochs(NamedTuple):
   step: int
 
 
-def _optimizer(schedule: Schedule) -> optax.GradientTransformation:
+def _optimizer(task: Task, key: Array | int) -> optax.GradientTransformation:
+  schedule = task.schedule
   return optax.chain(
+    task.method.gradients(schedule.batch_size, key),
     optax.add_decayed_weights(schedule.weight_decay),
     optax.trace(schedule.momentum),
   )
@@ -133,7 +135,9 @@ def _loss(part, variables, batch, task):
   return loss, (batch_stats, metrics)
 
 
-def init_training(task: Task, variables: Variables) -> TrainState:
+def init_training(
+  task: Task, variables: Variables, key: Array | int = 0
+) -> TrainState:
   """The state before the first step.
 
   >>> from mnemonics_jax import methods, networks
@@ -144,10 +148,15 @@ def init_training(task: Task, variables: Variables) -> TrainState:
   ...   schedule=Schedule(learning_rate=0.5))
   >>> float(init_training(task, model.init(jax.random.key(0))).rate)
   0.5
+
+  Args:
+    task: what is trained, and for which loss.
+    variables: where training starts.
+    key: of the method's noise on gradients, if it adds any.
   """
   part = trainable(variables, task.scope)
   rate = mesh.put_replicated(np.array(task.schedule.rate(0), np.float32))
-  return TrainState(variables, _optimizer(task.schedule).init(part), rate)
+  return TrainState(variables, _optimizer(task, key).init(part), rate)
 
 
 def train_step(
@@ -182,7 +191,8 @@ def train_step(
   grads, (batch_stats, metrics) = jax.grad(_loss, has_aux=True)(
     part, state.variables, batch, task
   )
-  updates, opt_state = _optimizer(task.schedule).update(
+  # Its randomness is in its state.
+  updates, opt_state = _optimizer(task, key=0).update(
     grads, state.opt_state, deviation(part)
   )
   updates = hold_rows(updates, task.rows)
@@ -295,9 +305,9 @@ def fit(
   schedule = task.schedule
   steps = schedule.steps(int(pool.count))
   no_sums = lambda: zero_metrics(variables, task, pool)
-  begin = init_training(
-    task, jax.tree.map(jnp.array, variables)
-  )  # The copy is donated.
+  copy = jax.tree.map(jnp.array, variables)  # It is donated.
+  # Epochs fold their number into the key; no epoch has this one.
+  begin = init_training(task, copy, jax.random.fold_in(key, schedule.epochs))
   now = stage.resume(_Epochs(begin, no_sums(), epoch=0, step=0))
   pace = Pace()
   while now.epoch < schedule.epochs:

@@ -2,12 +2,13 @@
 
 import functools
 
+import numpy as np
+
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.nn import transfer
-from mnemonics_jax.phase import sgd
+from mnemonics_jax.phase import holdout, sgd
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import class_means, extract
-from mnemonics_jax.phase.holdout import hold_out
 from mnemonics_jax.phase.pool import make_pool
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Memory, Variables
@@ -27,14 +28,8 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
   >>> variables["params"]["head"]["weight"].shape
   (10, 16)
   """
-  config, data, classes = phase.config, phase.data, phase.classes
+  config, classes = phase.config, phase.classes
   model, method = config.model, config.method
-  old = memory_lib.flat(phase.state.memory)
-  if method.joint:  # The old images themselves are in `data`.
-    old = (old[0][:0], old[1][:0])
-  trained_on, held_out = hold_out(
-    phase.keys.numpy("holdout"), old, (data.images, data.labels), method.holdout
-  )
   variables, teacher, scope = phase.state.variables, None, "all"
   if phase.incremental:
     teacher = variables
@@ -55,15 +50,49 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
     scope=scope,
     augment=config.augment,
   )
-  pool = make_pool(*trained_on, config.sizes.pool)
+  pool = make_pool(*_trained_on(phase), config.sizes.pool)
   variables = sgd.fit(phase.keys("train"), variables, pool, task, stage)
   variables = transfer.fold(variables)
-  if held_out is not None:
-    _, logits = extract(model, method, variables, held_out[0])
-    variables = method.calibrate(variables, logits, held_out[1], classes)
+  if phase.incremental and method.holdout:
+    images, labels = _held_out(phase)
+    _, logits = extract(model, method, variables, images)
+    variables = method.calibrate(variables, logits, labels, classes)
     if not sgd.finite(variables):
       raise FloatingPointError("Bias correction diverged.")
   return variables
+
+
+def _trained_on(phase):
+  """Old exemplars and new images, without those that are held out."""
+  data, kept = phase.data, ~phase.held_out
+  new = data.images[kept], data.labels[kept]
+  if phase.config.method.joint:  # The old images themselves are in `data`.
+    return new
+  old = _trainable(phase, phase.state.memory)
+  return _together(old, new)
+
+
+def _held_out(phase):
+  """As many held-out images of every class, old and new."""
+  data, held = phase.data, phase.held_out
+  images, labels = memory_lib.flat(phase.state.memory)
+  fraction, allowance = phase.config.method.holdout, phase.allowance
+  old = holdout.of_memory(labels, fraction, allowance)
+  return _together(
+    (images[old], labels[old]), (data.images[held], data.labels[held])
+  )
+
+
+def _trainable(phase, memory):
+  """The exemplars that the method may train on."""
+  images, labels = memory_lib.flat(memory)
+  kept = ~holdout.of_memory(labels, phase.config.method.holdout)
+  return images[kept], labels[kept]
+
+
+def _together(*parts):
+  images, labels = zip(*parts, strict=True)
+  return np.concatenate(images), np.concatenate(labels)
 
 
 def _new_class_means(phase):
@@ -79,16 +108,17 @@ def finetune(
   phase: Phase, variables: Variables, memory: Memory, stage: Stage = Stage()
 ) -> Variables:
   """Θ_i tuned on the memory, in which all classes count alike."""
-  config, classes = phase.config, phase.classes
+  config, rows = phase.config, phase.classes.seen
+  teacher, classes = config.method.begin_finetune(variables, phase.classes)
   task = sgd.Task(
     classes,
-    classes.seen,
-    None,
+    rows,
+    teacher,
     model=config.model,
     method=config.method,
     schedule=config.balance,
     scope=config.finetune,
     augment=config.augment,
   )
-  pool = make_pool(*memory_lib.flat(memory), config.sizes.pool)
+  pool = make_pool(*_trainable(phase, memory), config.sizes.pool)
   return sgd.fit(phase.keys("finetune"), variables, pool, task, stage)

@@ -101,7 +101,7 @@ def distances(run: Run) -> Iterator[Drawing]:
   )
   drawn, rows = {}, []
   for row, (stage, found) in zip(panels, histories.items(), strict=True):
-    parts = _parts(stage)
+    parts = _parts(run, stage)
     for axes, name in zip(row, _QUANTITIES, strict=True):
       for phase, shade in zip(phases, shades, strict=True):
         seeds = [
@@ -127,8 +127,8 @@ def distances(run: Run) -> Iterator[Drawing]:
       axes.xaxis.get_major_locator().set_params(integer=True)
       axes.tick_params(labelsize=8.5)
     row[0].set_ylabel(STAGES[stage][1], fontsize=9.5)
-    halves = ", first one half, then the other" if parts > 1 else ""
-    row[1].set_xlabel(f"meta epochs{halves}", fontsize=9.5)
+    order = f", one of {parts} parts after the other" if parts > 1 else ""
+    row[1].set_xlabel(f"meta epochs{order}", fontsize=9.5)
     rows += [
       [stage, seed, phase, part, epoch + 1]
       + [number(history[q][part * epochs + epoch]) for q in _QUANTITIES]
@@ -155,9 +155,11 @@ def _signed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
   return after.astype(np.int32) - before.astype(np.int32)
 
 
-def _parts(stage: str) -> int:
-  """An adjustment moves one half of the exemplars, then the other (Eq. 10)."""
-  return 2 if stage == "adjust" else 1
+def _parts(run: Run, stage: str) -> int:
+  """An adjustment moves one part of the exemplars after the other (Eq. 10)."""
+  if stage != "adjust":
+    return 1
+  return run.config.get("settings", {}).get("adjust_parts", 2)
 
 
 def _histories(

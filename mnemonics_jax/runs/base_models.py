@@ -87,5 +87,7 @@ def _name(phase):
     config.sizes.pool,
     data.new_classes,
   ]
+  if held_out := int(phase.held_out.sum()):
+    parts.append({"held_out": held_out})  # How many depends on the memory.
   digest.update(json.dumps(parts).encode())
   return digest.hexdigest()[:16]

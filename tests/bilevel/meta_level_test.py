@@ -88,6 +88,56 @@ def test_a_step_is_adam_on_the_hypergradient():
   np.testing.assert_allclose(after, jnp.clip(expected, 0, 1), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+  "schedule, parts",
+  {
+    "constant": [1, 1, 1, 1, 1],
+    "halving": [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16],  # After every fifth.
+    # (1 + cos(π t / 5)) / 2
+    "cosine": [1, 0.904508, 0.654508, 0.345492, 0.095492],
+  }.items(),
+)
+@pytest.mark.parametrize("steps_per_epoch", [1, None])
+def test_the_rate_of_a_step_follows_the_schedule(
+  schedule, parts, steps_per_epoch
+):
+  """Five epochs of one step, which is fixed or a pass over the data."""
+  config = change(
+    TINY, max_change=None, outer_schedule=schedule, outer_optimizer="sgd",
+    epochs=5, steps_per_epoch=steps_per_epoch, batch_size=40, outer_lr=1e-2,
+  )  # fmt: skip
+  problem, state = _begin(config)
+  exemplars, variables, data = draw()
+  gradient = jax.jit(
+    lambda images: bilevel.hypergradient(
+      exemplars._replace(images=images), variables, data, config=config
+    )[1]
+  )
+  for part in parts:
+    moved = state.images - 1e-2 * part * gradient(state.images)
+    state = bilevel.steps(problem, state, 1)
+    np.testing.assert_allclose(
+      state.images, np.clip(moved, 0, 1), rtol=0, atol=2e-6
+    )
+
+
+def test_every_epoch_visits_all_data_in_an_order_of_its_own():
+  """Exemplars that stand still: a step's loss tells which batch it had."""
+  config = change(
+    TINY, outer_lr=0.0, batch_size=8, steps_per_epoch=None, epochs=2
+  )
+  problem, state = _begin(config)
+  losses = []
+  for _ in range(problem.total_steps):
+    before = float(state.sums["loss"]) if state.step % problem.steps else 0.0
+    state = bilevel.steps(problem, state, 1)
+    losses.append(float(state.sums["loss"]) - before)
+  first, second = np.split(np.array(losses), 2)
+  assert len(first) == 5  # 40 samples.
+  assert first.mean() == pytest.approx(second.mean(), rel=1e-4)
+  assert np.abs(np.sort(first) - np.sort(second)).max() > 1e-3
+
+
 @pytest.mark.parametrize("config", [RANDOM, change(RANDOM, scope="all")])
 def test_measuring_gives_the_history_of_optimize_exemplars(config):
   exemplars, variables, data = draw()

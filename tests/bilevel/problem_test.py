@@ -1,5 +1,7 @@
 """What is learned, prepared once: where data pass, and how long an epoch is."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,4 +59,23 @@ def test_arrays_are_leaves_and_everything_else_is_description():
   assert jax.tree.structure(one) != jax.tree.structure(
     _prepare(change(TINY, inner_lr=0.5))
   )
-  assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(one))
+  # And the number of steps, which programs take as they take arrays.
+  leaves = jax.tree.leaves(dataclasses.replace(one, steps=jnp.int32(one.steps)))
+  assert all(isinstance(leaf, jax.Array) for leaf in leaves)
+
+
+def test_an_epoch_is_a_pass_over_the_rows_that_are_real():
+  config = change(TINY, steps_per_epoch=None, batch_size=16)
+  exemplars, variables, (images, labels) = draw()
+  whole, part = (
+    bilevel.prepare(
+      exemplars,
+      variables,
+      (images, labels, np.arange(40) < real),
+      config=config,
+    )
+    for real in (40, 17)
+  )
+  assert (whole.steps, part.steps) == (3, 2)
+  # Both run the same program.
+  assert jax.tree.structure(whole) == jax.tree.structure(part)

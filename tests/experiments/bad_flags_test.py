@@ -27,6 +27,8 @@ COMMON = {
   "exemplars": ["best", "", "random,herding"],
   "init_exemplars": ["mnemonics", "", "best", "random --exemplars=herding"],
   "adjust": ["maybe", "2", "", "true --method=joint"],
+  "adjust_parts": ["1", "0", "half", "", "2 --noadjust"],
+  "validate_on": ["old", "", "new,all", "new --exemplars=herding --adjust"],
   "recipe": ["short", "", "tuned,paper", "paper --exemplars=random"],
   "scope": ["none", "", "body", "all --exemplars=herding --noadjust"],
   "max_change": ["-1", "256", "1.5", "many", "2 --exemplars=random"],
@@ -36,11 +38,14 @@ COMMON = {
     "lots", "", "20", "per_class", "per_class:0", "per_class:-5",
     "per_class:--5", "per_class:1000", "per_class:1.5", "total:1",
     "total:99999999", "per_class:3 --images_per_class=2",
+    "per_class:1 --adjust", "per_class:1 --method=bic",
+    "per_class:2 --adjust --adjust_parts=3",
   ],
   "transfer": ["in", "", "in_out,out", "out --method=joint"],
   "finetune": ["body", "", "head,all", "head --method=joint"],
   "distill": ["maybe", "", "2"],
   "less_forget": ["-1", "nan", "inf", "some", "5 --method=lwf", "5 --nodistill"],
+  "reference_code": ["maybe", "2", "", "true --method=joint"],
   "phases": ["0", "-1", "two", "2.5", "5,10", "", "99"],
   "base_classes": ["-1", "1000", "half", "1.5"],
   "order_seed": ["-1", "4294967296", "random"],
@@ -219,7 +224,7 @@ def test_the_same_commands_without_mistakes_are_accepted(place, tmp_path):
     data = {"folder": [f"--data={place / 'images'}", "--base_classes=1"]}
     with pytest.raises(command.Accepted):
       command.call(
-        experiment, "--phases=1", "--memory=per_class:1", "--finetune=head",
+        experiment, "--phases=1", "--memory=per_class:2", "--finetune=head",
         "--finetune_epochs=3", "--adjust", "--exemplars=herding",
         "--max_change=255", "--base_models=models", *data.get(experiment, []),
         cwd=tmp_path,

@@ -22,6 +22,7 @@ def settings(presets=digits.PRESETS, dataset="digits", **given):
     "method": registry.METHODS,
     "exemplars": registry.EXEMPLARS,
     "init_exemplars": registry.INIT_EXEMPLARS,
+    "validate_on": registry.VALIDATIONS,
     "transfer": registry.TRANSFERS,
     "finetune": registry.FINETUNES,
     "net": registry.NETWORKS,
@@ -71,6 +72,12 @@ def test_lists_are_of_whole_numbers(flag):
 def test_the_upper_bound_has_chosen_exemplars():
   assert settings(method="joint").exemplars == "herding"
   assert settings(method="joint", exemplars="random").exemplars == "random"
+
+
+def test_a_fine_tune_that_belongs_to_a_method_is_its_default():
+  assert settings(method="e2e").finetune == "all"
+  assert settings(method="e2e", finetune="none").finetune == "none"
+  assert settings(method="lwf").finetune == settings().finetune
 
 
 def test_only_what_was_typed_counts_as_given():

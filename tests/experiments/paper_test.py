@@ -30,6 +30,9 @@ def test_the_presets_follow_the_paper():
     dict(transfer="out"),
     dict(dtype="bfloat16"),
     dict(less_forget=4.0),
+    dict(reference_code=False),
+    dict(validate_on="all"),
+    dict(adjust=True, adjust_parts=3),
     dict(exemplars="herding", adjust=True, recipe="tuned"),
   ],
 )

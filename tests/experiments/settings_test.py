@@ -26,6 +26,7 @@ PLAIN = Settings(
     "meta_epochs": (0,),
     "batch_size": (0, 2**16 + 1),
     "exemplar_chunk": (0,),
+    "adjust_parts": (1,),
     "max_change": (-1, 256),
     "order_seed": (-1, 2**32),
     "seeds": ((), (1, 1), (-1,), (0, 2**32)),
@@ -58,17 +59,37 @@ def test_the_identity_is_what_json_gives_back():
 
 
 def test_settings_of_earlier_versions_have_the_identity_they_had():
-  newer = {"dtype", "exemplar_chunk", "less_forget"}
+  newer = {"dtype", "exemplar_chunk", "less_forget", "adjust_parts",
+           "reference_code"}  # fmt: skip
   assert not newer & PLAIN.identity().keys()
   changed = dataclasses.replace(
-    PLAIN, dtype="bfloat16", exemplar_chunk=3, less_forget=7.0
-  )
+    PLAIN, dtype="bfloat16", exemplar_chunk=3, less_forget=7.0, adjust_parts=3,
+    reference_code=True,
+  )  # fmt: skip
   assert newer <= changed.identity().keys()
   # Image folders had another λ_base.
   images = dataclasses.replace(PLAIN, dataset="folder", less_forget=10.0)
   assert "less_forget" not in images.identity()
   images = dataclasses.replace(images, less_forget=5.0)
   assert images.identity()["less_forget"] == 5.0
+
+
+@pytest.mark.parametrize(
+  "recipe, asked, found",
+  [
+    ("tuned", None, "all"),
+    ("tuned", "new", "new"),
+    ("paper", None, "new"),
+    ("paper", "all", "all"),
+  ],
+)
+def test_exemplars_are_validated_as_the_recipe_or_the_user_says(
+  recipe, asked, found
+):
+  """Runs are named by what was done, which had been `all` for both recipes."""
+  settings = dataclasses.replace(PLAIN, recipe=recipe, validate_on=asked)
+  assert build(settings, tiny.dataset())[0].validate_on == found
+  assert settings.identity().get("validate_on", "all") == found
 
 
 def test_remat_is_no_part_of_the_identity():
@@ -78,17 +99,17 @@ def test_remat_is_no_part_of_the_identity():
 
 def test_settings_become_the_librarys_configuration():
   settings = dataclasses.replace(
-    PLAIN, memory="total:12", epochs=8, base_epochs=20, learning_rate=0.2,
+    PLAIN, memory="total:18", epochs=8, base_epochs=20, learning_rate=0.2,
     weight_decay=0.001, batch_size=16, finetune="head", finetune_epochs=3,
     finetune_learning_rate=0.05, augment="crop", adjust=True, exemplar_chunk=2,
     exemplars="mnemonics", max_change=4, meta_epochs=7, less_forget=7.0,
-    transfer="out",
+    transfer="out", adjust_parts=3,
   )  # fmt: skip
   config, stream = build(settings, tiny.dataset())
   assert stream.classes_per_phase == (3, 1, 1, 1)
   assert config.shape == stream.shape
   assert config.method == methods.LUCIR(less_forget_base=7.0)
-  assert config.memory == Total(12)
+  assert config.memory == Total(18)
   train = Schedule(8, 0.2, (4, 6), batch_size=16, weight_decay=0.001)
   assert config.train == train
   assert config.base == dataclasses.replace(
@@ -100,7 +121,33 @@ def test_settings_become_the_librarys_configuration():
   assert config.bilevel == BilevelConfig(max_change=4, epochs=7)
   assert config.augment == augment.AUGMENTATIONS["crop"]
   assert (config.adjust, config.exemplar_chunk) == (True, 2)
+  assert config.adjust_parts == 3
   assert (config.transfer, config.finetune) == ("out", "head")
+
+
+def test_the_reference_code_differs_in_details():
+  made = lambda **changes: build(
+    dataclasses.replace(PLAIN, **changes), tiny.dataset()
+  )[0]
+  ours, theirs = made(), made(reference_code=True)
+  assert (ours.method.reduction, ours.method.head.sigma) == ("sum", 10.0)
+  assert (theirs.method.reduction, theirs.method.head.sigma) == ("mean", 1.0)
+  relu = lambda config: config.network.module.last_relu
+  assert not relu(ours) and not relu(theirs)
+  for name in ("lwf", "icarl", "icarl_bce", "e2e", "bic"):
+    assert not relu(made(method=name))
+    assert relu(made(method=name, reference_code=True))
+  joint = made(method="joint", exemplars="herding", reference_code=True)
+  assert not relu(joint)
+
+
+@pytest.mark.parametrize(
+  "epochs, milestones", [(4, (2, 3)), (2, (1,)), (1, ())]
+)
+def test_short_schedules_have_fewer_milestones(epochs, milestones):
+  settings = dataclasses.replace(PLAIN, epochs=epochs, base_epochs=epochs)
+  config, _ = build(settings, tiny.dataset())
+  assert config.base.milestones == config.train.milestones == milestones
 
 
 def test_recipes_take_single_settings():
@@ -131,8 +178,11 @@ def test_activations_may_have_half_precision():
   [
     (dict(method="joint", adjust=True), "adjust"),
     (dict(method="joint", finetune="head"), "finetune"),
+    (dict(method="joint", reference_code=True), "reference_code"),
     (dict(exemplars="herding"), "max_change"),
     (dict(exemplars="herding", adjust=True), "init_exemplars"),
+    (dict(exemplars="herding", adjust=True), "validate_on"),
+    (dict(adjust=False), "adjust_parts"),
     (dict(finetune="none"), "finetune_epochs"),
     (dict(method="lwf"), "less_forget"),
     (dict(distill=False), "less_forget"),
@@ -140,7 +190,7 @@ def test_activations_may_have_half_precision():
 )
 def test_what_would_change_nothing_is_refused(changes, given):
   settings = dataclasses.replace(PLAIN, **changes)
-  with pytest.raises(UserError, match=f"`{given}` has no effect with `"):
+  with pytest.raises(UserError, match=f"`{given}` has no effect with ."):
     check_effect(settings, {given})
   check_effect(settings, set())
 

@@ -66,6 +66,22 @@ def test_discard_copies_the_grid_once():
   assert copies == [store.images.shape]
 
 
+def test_discard_without_randomness_keeps_the_first():
+  small = memory.discard(None, _filled(), 2)
+  assert memory.flat(small)[0][:, 0, 0, 0].tolist() == [1, 2, 7, 8]
+  assert not small.images[0, 2:].any()
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_the_first_may_shrink_among_themselves(seed):
+  """Of four two are apart, of two one: the first of each kind, or any other."""
+  rng = None if seed is None else np.random.default_rng(seed)
+  small = memory.discard(rng, _filled(), 2, apart=lambda count: count // 2)
+  first, other = memory.flat(small)[0][:2, 0, 0, 0].tolist()
+  assert first == 1 and other in ([3] if seed is None else [3, 4])
+  assert small.counts.tolist() == [2, 0, 2]
+
+
 def test_discard_keeps_a_random_part_of_what_was_there():
   kept = {
     tuple(memory.discard(np.random.default_rng(s), _filled(), 2).images[0, :2, 0, 0, 0])

@@ -119,6 +119,36 @@ def _distance(a, b):
   return difference / optax.tree.norm(a)
 
 
+def test_features_are_signed_unless_the_last_relu_is_kept():
+  make = functools.partial(networks.resnet8, image_shape=(8, 8, 3), width=4)
+  variables = make().init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (16, 8, 8, 3))
+  signed, _ = make().features(variables, images)
+  positive, _ = make(last_relu=True).features(variables, images)
+  assert signed.min() < 0 <= positive.min()
+  # Each map passes the ReLU before it is averaged: no mean gets smaller.
+  assert (positive >= signed).all()
+
+
+def test_running_statistics_take_a_tenth_of_a_batch():
+  """Of mean and variance after the first convolution, by NumPy."""
+  net = networks.resnet8(image_shape=(8, 8, 3), width=4)
+  variables = net.init(jax.random.key(0))
+  images = jax.random.uniform(jax.random.key(1), (16, 8, 8, 3))
+  _, stats = net.features(variables, images, train=True)
+  centred = (images - jnp.array(networks.CIFAR_MEAN)) / jnp.array(
+    networks.CIFAR_STD
+  )
+  out = jax.lax.conv_general_dilated(
+    centred, variables["params"]["Conv_0"]["kernel"], (1, 1), "SAME",
+    dimension_numbers=("NHWC", "HWIO", "NHWC"),
+  )  # fmt: skip
+  out = np.asarray(out, np.float64).reshape(-1, 4)
+  first = stats["BatchNorm_0"]
+  np.testing.assert_allclose(first["mean"], 0.1 * out.mean(0), rtol=1e-3)
+  np.testing.assert_allclose(first["var"], 0.9 + 0.1 * out.var(0), rtol=1e-3)
+
+
 def test_remat_stores_less_and_changes_nothing():
   make = functools.partial(networks.resnet8, image_shape=(16, 16, 3), width=8)
   variables = make().init(jax.random.key(0))

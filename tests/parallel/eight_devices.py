@@ -14,7 +14,7 @@ from support import compilations, interrupted, programs, tiny
 
 from benchmarks import jax_train
 from mnemonics_jax import UserError, bilevel, methods, phase, protocol, runs
-from mnemonics_jax.bilevel import meta_level
+from mnemonics_jax.bilevel import adjust, meta_level
 from mnemonics_jax.methods import Classes
 from mnemonics_jax.nn.augment import CropFlip
 from mnemonics_jax.parallel import mesh
@@ -194,11 +194,11 @@ def test_adjusting_takes_as_many_steps_on_any_number_of_devices(monkeypatch):
   """Of eight exemplars, four validate; three devices make twelve of eight."""
   taken = []
 
-  def watched(*_, config, **__):
-    taken.append(config.steps_per_epoch)
+  def watched(problem, _):
+    taken.append(problem.steps)
     raise InterruptedError
 
-  monkeypatch.setattr(bilevel, "run_parts", watched)
+  monkeypatch.setattr(adjust, "run_steps", watched)
   for count in (1, 3):
     with mesh.use(count), pytest.raises(InterruptedError):
       first = _first_phase(batch_size=4, steps_per_epoch=None)

@@ -72,6 +72,7 @@ def test_no_phase_exceeds_the_sizes():
   [
     ("exemplars", "magic"),
     ("init_exemplars", "mnemonics"),
+    ("validate_on", "old"),
     ("transfer", "in"),
     ("finetune", "everything"),
   ],
@@ -95,6 +96,32 @@ def test_what_does_not_fit_the_stream_is_refused_by_name():
     assert refused.value.field == field
   with pytest.raises(UserError, match=r"8 training images.*per_class:8"):
     cases["memory"]()
+
+
+@pytest.mark.parametrize(
+  "policy, options, enough",
+  [
+    (memory.PerClass(1), dict(method=methods.BiC()), "per_class:2"),
+    (memory.Total(11), dict(method=methods.BiC()), "total:12"),
+    (memory.PerClass(1), dict(adjust=True), "per_class:2"),
+    (memory.Total(17), dict(adjust=True, adjust_parts=3), "total:18"),
+  ],
+)
+def test_a_memory_that_ends_with_too_few_of_a_class_is_refused(
+  policy, options, enough
+):
+  with pytest.raises(UserError, match=f"`memory={policy}`.*{enough} or more"):
+    _config(policy, **options)
+  _config(memory.parse(enough), **options)
+  _config(policy)
+
+
+def test_old_exemplars_need_parts_to_be_validated_by():
+  with pytest.raises(
+    UserError, match=r"`adjust_parts=1`.*2 or more"
+  ) as refused:
+    _config(memory.PerClass(3), adjust_parts=1)
+  assert refused.value.field == "adjust_parts"
 
 
 def test_equal_configurations_are_equal_keys():

@@ -21,6 +21,12 @@ def test_masks_name_old_and_new_classes():
   assert second.classes.old.tolist() == [True] * 3 + [False] * 3
   assert second.classes.new.tolist() == [False] * 3 + [True] + [False] * 2
   assert third.classes.seen.all()
+  for now in (first, second, third):
+    assert now.classes.phases.tolist() == [
+      [True] * 3 + [False] * 3,
+      [False] * 3 + [True] + [False] * 2,
+      [False] * 4 + [True] * 2,
+    ]
   assert [p.classes_old for p in (first, second, third)] == [0, 3, 4]
   assert [p.classes_seen for p in (first, second, third)] == [3, 4, 6]
 

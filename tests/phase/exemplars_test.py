@@ -73,12 +73,16 @@ def test_a_budget_decides_how_many_are_chosen():
     assert np.bincount(chosen.labels)[-1] == each
 
 
-@pytest.mark.parametrize("scope", ["head", "all"])
+@pytest.mark.parametrize(
+  "scope, validate_on", [("head", "all"), ("all", "all"), ("head", "new")]
+)
 def test_new_exemplars_are_validated_by_new_data_and_old_exemplars(
-  monkeypatch, scope
+  monkeypatch, scope, validate_on
 ):
   recipe = dataclasses.replace(tiny.RECIPE, scope=scope)
-  _, second = _phases(exemplars="mnemonics", bilevel=recipe)
+  _, second = _phases(
+    exemplars="mnemonics", bilevel=recipe, validate_on=validate_on
+  )
   variables = second.state.variables
   chosen = exemplars.choose(second, variables)
   prepare, problems = bilevel.prepare, []
@@ -92,8 +96,10 @@ def test_new_exemplars_are_validated_by_new_data_and_old_exemplars(
   (problem,) = problems
   # Shapes are those of all later phases: 24 new and 12 old images at most.
   assert len(problem.valid.labels) == second.config.sizes.later_pool == 36
-  assert problem.valid.mask.tolist() == [True] * 21 + [False] * 15
-  assert problem.valid.labels[:21].tolist() == [3] * 12 + sorted([0, 1, 2] * 3)
+  rows = 21 if validate_on == "all" else 12
+  assert problem.valid.mask.tolist() == [True] * rows + [False] * (36 - rows)
+  labels = [3] * 12 + sorted([0, 1, 2] * 3)
+  assert problem.valid.labels[:rows].tolist() == labels[:rows]
   assert problem.exemplars.mask.tolist() == [True] * 3 + [False] * 3
   old, _ = memory.flat(second.state.memory)
   images = np.concatenate([second.data.images, old])
@@ -101,7 +107,9 @@ def test_new_exemplars_are_validated_by_new_data_and_old_exemplars(
   if scope == "head":
     model, method = second.config.model, second.config.method
     expected, _ = extract(model, method, variables, images)
-  np.testing.assert_allclose(problem.valid[0][:21], expected, rtol=1e-5)
+  np.testing.assert_allclose(
+    problem.valid[0][:rows], expected[:rows], rtol=1e-5
+  )
 
 
 @pytest.mark.parametrize(

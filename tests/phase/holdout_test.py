@@ -1,36 +1,50 @@
-"""Held-out sets are balanced and disjoint from what is trained on."""
+"""A share of every class's exemplars is held out, the first ones of it."""
 
 import numpy as np
+import pytest
 
-from mnemonics_jax.phase.holdout import hold_out
+from mnemonics_jax.phase import holdout
 
 
-def test_held_out_data_are_balanced_and_disjoint():
-  """BiC's validation images are not among those stage 1 trains on."""
+@pytest.mark.parametrize(
+  ("count", "fraction", "held"),
+  [
+    (20, 0.1, 2),
+    (40, 0.1, 4),
+    (5, 0.1, 1),  # At least one,
+    (2, 0.1, 1),
+    (2, 0.9, 1),  # never all,
+    (1, 0.1, 0),
+    (20, 0.0, 0),  # and none if nobody asks.
+  ],
+)
+def test_a_share_of_exemplars(count, fraction, held):
+  assert holdout.share(count, fraction) == held
+
+
+def test_classes_that_shrink_lose_held_out_and_other_exemplars_alike():
+  """Of neither kind there were fewer before than there are after."""
+  held = np.array([holdout.share(count, 0.1) for count in range(2, 300)])
+  kept = np.arange(2, 300) - held
+  assert (np.diff(held) >= 0).all() and (np.diff(kept) >= 0).all()
+
+
+def test_the_first_exemplars_of_a_class_are_held_out():
+  labels = np.repeat([0, 1, 3], [20, 30, 2])
+  held = holdout.of_memory(labels, 0.1)
+  assert np.flatnonzero(held).tolist() == [0, 1, 20, 21, 22, 50]
+  # Of classes that are about to shrink, as many as then.
+  held = holdout.of_memory(labels, 0.1, allowance=10)
+  assert np.flatnonzero(held).tolist() == [0, 20, 50]
+  assert not holdout.of_memory(labels, 0.0).any()
+
+
+def test_as_many_new_images_are_held_out_as_exemplars_will_be():
+  labels = np.repeat([4, 5], [50, 3])
+  draw = lambda seed: holdout.of_new_images(
+    np.random.default_rng(seed), labels, 0.1, allowance=20
+  )
+  assert np.bincount(labels[draw(0)]).tolist() == [0, 0, 0, 0, 2, 1]
+  assert (draw(0) != draw(1)).any() and (draw(0) == draw(0)).all()
   rng = np.random.default_rng(0)
-  unique = rng.integers(0, 256, (70, 2, 2, 3), dtype=np.uint8)
-  old = (unique[:30], np.repeat(np.arange(3), 10).astype(np.int32))
-  new = (unique[30:], np.repeat([3, 4], 20).astype(np.int32))
-  (kept, kept_labels), (held, held_labels) = hold_out(rng, old, new, 0.2)
-  assert np.bincount(held_labels).tolist() == [2] * 5
-  assert np.bincount(kept_labels).tolist() == [8, 8, 8, 18, 18]
-  as_rows = lambda images: {image.tobytes() for image in images}
-  assert not as_rows(kept) & as_rows(held)
-  assert as_rows(kept) | as_rows(held) == as_rows(unique)
-
-
-def test_a_single_exemplar_is_trained_on_not_held_out():
-  old = (np.zeros((2, 2, 2, 3), np.uint8), np.array([0, 1], np.int32))
-  new = (np.zeros((3, 2, 2, 3), np.uint8), np.array([2] * 3, np.int32))
-  rng = np.random.default_rng(0)
-  (kept, _), held = hold_out(rng, old, new, 0.1)
-  assert len(kept) == 5 and held is None
-
-
-def test_a_small_new_class_keeps_an_image_to_train_on():
-  old = (np.zeros((50, 2, 2, 3), np.uint8), np.zeros(50, np.int32))
-  new = (np.zeros((3, 2, 2, 3), np.uint8), np.ones(3, np.int32))
-  rng = np.random.default_rng(0)
-  (_, kept), (_, held) = hold_out(rng, old, new, 0.1)
-  assert np.bincount(held).tolist() == [5, 2]
-  assert np.bincount(kept).tolist() == [45, 1]
+  assert not holdout.of_new_images(rng, labels, 0.0, allowance=20).any()

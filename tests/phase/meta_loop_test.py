@@ -64,7 +64,7 @@ def _adjust(first, stage=Stage(), rows=9, per_class=3, **changes):
     first.state.variables,
     rows=rows,
     stage=stage,
-    epochs=meta_loop.PARTS * config.bilevel.epochs,
+    epochs=config.adjust_parts * config.bilevel.epochs,
   )
 
 
@@ -93,6 +93,22 @@ def test_learning_is_what_bilevel_does_without_padding(first):
   assert (change.after != change.before).any()
 
 
+@pytest.mark.parametrize("parts", [2, 3])
+def test_adjusting_is_what_bilevel_does_with_as_many_parts(first, parts):
+  images, labels = _chosen(first)
+  expected = bilevel.adjust_exemplars(
+    KEY,
+    bilevel.Exemplars(bilevel.from_uint8(images), labels),
+    first.state.variables,
+    active=first.classes.seen,
+    parts=parts,
+    **first.config.level._asdict(),
+  )
+  change = _adjust(first, adjust_parts=parts)
+  _assert_same(change.after, bilevel.to_uint8(expected.exemplars.images))
+  assert len(change.history.loss) == parts * first.config.bilevel.epochs
+
+
 def test_padding_of_exemplars_changes_nothing_but_rounding(first):
   """Augmentation draws by row, so that it would draw otherwise."""
   plain, padded = (
@@ -112,8 +128,8 @@ def test_padded_data_are_never_drawn(first):
   np.testing.assert_allclose(plain.history.loss, padded.history.loss, rtol=1e-4)
 
 
-def test_the_steps_of_an_epoch_follow_the_padded_data(first):
-  """All later phases take as many as the largest of them needs."""
+def test_an_epoch_is_a_pass_over_the_data_of_this_phase(first):
+  """36 images in batches of 16, however many rows the largest phase needs."""
   recipe = dataclasses.replace(
     tiny.RECIPE, steps_per_epoch=None, batch_size=16, epochs=1
   )
@@ -125,7 +141,23 @@ def test_the_steps_of_an_epoch_follow_the_padded_data(first):
 
   for rows in (36, 80):
     _learn(first, Stage(journal=Journal()), valid_rows=rows, bilevel=recipe)
-    assert steps[-1] == -(-rows // 16)
+    assert steps[-1] == 3
+
+
+def test_an_epoch_of_an_adjustment_is_a_pass_over_the_other_parts(first):
+  """Nine exemplars in thirds: six others in batches of four, not of 30 rows."""
+  recipe = dataclasses.replace(
+    tiny.RECIPE, steps_per_epoch=None, batch_size=4, epochs=1
+  )
+  taken = []
+
+  class Journal(phase.Journal):
+    def offer(self, entry, state):
+      taken.append([int(part.step) for part in state.state])
+
+  stage = Stage(journal=Journal())
+  _adjust(first, stage, rows=30, adjust_parts=3, bilevel=recipe)
+  assert taken[-1] == [2, 2, 2]
 
 
 def test_classes_are_split_in_order():
@@ -175,17 +207,6 @@ def test_chunks_of_other_sizes_share_their_shapes(first):
   change = _learn(first, exemplar_chunk=2)
   moved = (change.after != change.before).reshape(3, -1).any(1)
   assert moved.all() and change.after.shape == change.before.shape
-
-
-def test_a_chunk_of_one_exemplar_has_no_other_half(first):
-  """It stays as it is, and does not count in the mean history."""
-  change = _adjust(first, per_class=1, rows=3, exemplar_chunk=1)
-  _assert_same(change.after, change.before)
-  assert not change.history.loss.any()
-  mixed = _adjust(first, per_class=1, rows=3, exemplar_chunk=2)
-  moved = (mixed.after != mixed.before).reshape(3, -1).any(1)
-  assert moved.tolist() == [True, True, False]
-  assert mixed.history.loss.all()
 
 
 @pytest.mark.parametrize("chunk", [None, 2])

@@ -5,6 +5,7 @@ import pytest
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.phase import Schedule
+from mnemonics_jax.phase.schedule import milestones_at
 
 
 def test_schedule_of_the_paper():
@@ -38,3 +39,21 @@ def test_what_cannot_train_is_refused_by_its_name(wrong):
   with pytest.raises(UserError, match=f"`{name}=") as refused:
     Schedule(**wrong)
   assert refused.value.field == name
+
+
+@pytest.mark.parametrize(
+  ("epochs", "milestones"),
+  [(160, (80, 120)), (8, (4, 6)), (3, (1, 2)), (2, (1,)), (1, ())],
+)
+def test_short_schedules_begin_at_the_full_rate(epochs, milestones):
+  """Milestones are distinct; those that come too late are left out."""
+  assert milestones_at((0.5, 0.75), epochs) == milestones
+  rates = [Schedule(epochs, 0.1, milestones).rate(e) for e in range(epochs)]
+  assert rates[0] == 0.1
+  steps = np.divide(rates[1:], rates[:-1])
+  np.testing.assert_allclose(steps[steps < 0.99], 0.1)
+
+
+def test_milestones_of_imagenet():
+  assert milestones_at((1 / 3, 2 / 3), 90) == (30, 60)
+  assert milestones_at((1 / 3, 2 / 3), 2) == (1,)

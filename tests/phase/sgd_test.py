@@ -243,6 +243,31 @@ def test_a_fit_continues_from_every_moment(start, trained):
   assert journal.offers == ["train"] * 6  # Two epochs of three steps.
 
 
+def test_noise_on_gradients_is_part_of_where_a_fit_is(start):
+  """It comes from the fit's key, moves what may move, and is continued."""
+  noisy = dict(method=methods.E2E(noise=50.0), teacher=None)
+  noisy |= dict(model=dataclasses.replace(MODEL, head=methods.E2E().head))
+  begin = noisy["model"].init(jax.random.key(0))
+  quiet = _fit(begin, **(noisy | dict(method=methods.E2E(noise=0.0))))
+  whole = _fit(begin, **noisy)
+  assert np.abs(_head(whole)[2] - _head(quiet)[2]).min() > 1e-4
+  np.testing.assert_array_equal(_head(whole)[4], _head(begin)[4])
+  again, _ = journals.in_pieces(
+    lambda journal: _fit(begin, stage=Stage(journal=journal), **noisy)
+  )
+  _assert_equal(again, whole)
+  task = _task(**noisy)
+  states = [
+    sgd.init_training(task, begin, jax.random.key(seed)) for seed in (1, 1, 2)
+  ]
+  batch = Batch(IMAGES[:8], LABELS[:8])
+  one, same, other = (
+    _head(STEP(state, batch, task=task)[0].variables) for state in states
+  )
+  np.testing.assert_array_equal(one, same)
+  assert (one[2:4] != other[2:4]).all()
+
+
 @dataclasses.dataclass(frozen=True)
 class _Watched(augment.NoAugmentation):
   """Notes which images come by."""

@@ -117,19 +117,41 @@ def test_lucir_freezes_old_rows_through_a_phase():
   assert (after[3] != before[3]).all()
 
 
-def test_bic_never_trains_on_what_it_calibrates_with(monkeypatch):
-  second = _second_phase(methods.BiC())
+@pytest.mark.parametrize(
+  "policy, each",
+  [(memory.PerClass(3), [1, 1]), (memory.Total(78), [2, 1])],
+)
+def test_bic_never_trains_on_what_it_calibrates_with(monkeypatch, policy, each):
+  """In no phase, nor in a fine-tune; a shrinking memory keeps them apart."""
   calls, held = _watch(monkeypatch), []
   monkeypatch.setattr(
     train, "extract", lambda *args: held.append(args[3]) or extract(*args)
   )
+  config, stream = tiny.setup(
+    methods.BiC(), data=tiny.dataset(train=30), memory=policy,
+    exemplars="random", finetune="all", base=SHORT, train=SHORT, balance=SHORT,
+  )  # fmt: skip
+  state = phase.begin_run(0, config)
+  for part in stream:
+    state, _ = phase.run_phase(state, part, config)
+  trained_on = [_rows(pool.images[: int(pool.count)]) for pool, _, _ in calls]
+  assert len(trained_on) == 6 and len(held) == 2
+  for images, classes, count in zip(held, (4, 6), each, strict=True):
+    assert len(images) == len(_rows(images)) == classes * count
+    assert not _rows(images) & set().union(*trained_on)
+  # What is held out of old classes had been held out before.
+  assert len(_rows(held[0]) & _rows(held[1])) == 4 * each[1]
+  # The rest of the memory is what the fine-tune trains on.
+  kept = _rows(memory.flat(state.memory)[0])
+  assert kept - trained_on[-1] == _rows(held[1])
+  assert trained_on[-1] < kept
+
+
+def test_calibration_moves_the_bias_layers_and_nothing_else(monkeypatch):
+  second = _second_phase(methods.BiC())
+  calls = _watch(monkeypatch)
   variables = train.train_model(second)
-  ((pool, _, fitted),), (validation,) = calls, held
-  trained_on = pool.images[: int(pool.count)]
-  assert len(validation) == 4  # One of each old class and one new image.
-  assert not _rows(trained_on) & _rows(validation)
-  assert len(trained_on) + len(validation) == 12 + 9
-  # Calibration has moved the bias layers and nothing else.
+  ((_, _, fitted),) = calls
   extra = variables.keys() - {"params", "batch_stats"}
   assert extra
   for name, branch in variables.items():
@@ -156,6 +178,19 @@ def test_the_fine_tune_trains_on_the_memory_alone(monkeypatch, scope):
     )
   ]
   assert any(moved) == (scope == "all")
+
+
+def test_the_fine_tune_of_e2e_is_taught_by_the_model_before_it(monkeypatch):
+  second = _second_phase(methods.E2E(), finetune="all")
+  before = train.train_model(second)
+  calls = _watch(monkeypatch)
+  train.finetune(second, before, second.state.memory)
+  ((_, task, after),) = calls
+  jax.tree.map(np.testing.assert_array_equal, task.teacher, before)
+  assert task.classes.old_phases.any(1).tolist() == [True, True, False]
+  assert task.rows.tolist() == [True] * 4 + [False] * 2
+  weight = lambda variables: variables["params"]["head"]["weight"]
+  assert (weight(after)[:4] != weight(before)[:4]).all()
 
 
 def test_bfloat16_learns_digits():

@@ -1,6 +1,7 @@
 """Changed exemplars: sheets are grey where nothing moved, distances are told."""
 
 import csv
+import dataclasses
 import html
 import json
 
@@ -105,6 +106,18 @@ def test_distances_draw_the_mean_of_the_seeds_from_zero(workdir):
   np.testing.assert_allclose(
     second.get_ydata(), [0, 1.09, 1.10, 1.11], rtol=1e-6
   )
+
+
+def test_an_adjustment_of_three_parts_is_drawn_in_three(workdir):
+  run = load_run(workdir)
+  settings = {"settings": run.config.get("settings", {}) | {"adjust_parts": 3}}
+  run = dataclasses.replace(run, config=run.config | settings)
+  (drawing,) = changes.distances(run)
+  adjust = drawing.figure.axes[3]
+  first, second, _, third = (list(x.get_xdata()) for x in adjust.lines[:4])
+  assert (first, second, third) == ([0, 1, 2], [2, 3, 4], [4, 5, 6])
+  parts = {row[3] for row in drawing.rows if row[0] == "adjust"}
+  assert parts == {0, 1, 2}
 
 
 @pytest.fixture

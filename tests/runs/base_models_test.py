@@ -62,6 +62,17 @@ def test_runs_that_differ_later_have_the_same_base_model():
     assert _name(**options) == _name(), options
 
 
+def test_the_memory_decides_how_much_bic_holds_out():
+  """Of 20 exemplars two, of five one; other methods train on all images."""
+  data = tiny.dataset(classes=4, train=30)
+  for method, shared in ((methods.BiC(), False), (methods.LwF(), True)):
+    names = {
+      _name(method=method, data=data, memory=PerClass(count), split=(3, 1))
+      for count in (20, 5)
+    }
+    assert (len(names) == 1) == shared
+
+
 def test_whatever_changes_the_base_model_changes_its_name():
   names = [
     _name(),

@@ -26,6 +26,7 @@ WHOLE_NETWORK = dataclasses.replace(tiny.RECIPE, scope="all")
       dict(method="bic", transfer="in_out", bilevel=WHOLE_NETWORK),
       id="bic", marks=pytest.mark.slow,
     ),
+    pytest.param(dict(method="e2e"), id="e2e", marks=pytest.mark.slow),
     pytest.param(
       dict(exemplar_chunk=1), id="chunks", marks=pytest.mark.slow
     ),
