@@ -68,8 +68,8 @@ def run(
 
   config, stream = build(settings, dataset)
   opening = plan.describe(settings, config, workdir)
-  follows = paper.follows_paper(settings)
-  schedule = "paper" if follows else "reduced"
+  departures = tuple(paper.departures(settings))
+  schedule = "reduced" if departures else "paper"
   with Console(opening) as console, _naming_flags_to_try():
     return runs.run(
       config,
@@ -77,7 +77,7 @@ def run(
       workdir,
       seeds=settings.seeds,
       settings=settings.identity(),
-      labels=runs.Labels(settings.title, settings.preset, schedule),
+      labels=runs.Labels(settings.title, settings.preset, schedule, departures),
       report=lambda event: console(_in_flags(event)),
       **options,
     )

@@ -51,23 +51,23 @@ def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
 
 
 def _style(sheet: Sheet, row: Row) -> dict:
-  """A colour for each row and its reference, which is dashed."""
+  """A colour for each row and its references, which are dashed or dotted."""
   if row.name == UPPER_BOUND:
     return dict(color=INK, linestyle=":", marker="", linewidth=1.6)
-  paired = {r.reference for r in sheet.rows}
   if sheet.table == "2":
-    names = [r.name.removesuffix("_adjust") for r in sheet.rows]
-    name, dashed = row.name.removesuffix("_adjust"), not row.fixed["adjust"]
+    family = lambda r: r.name.removesuffix("_adjust")
+    rank = 0 if row.fixed["adjust"] else 2
   else:
-    names = [r.reference or r.name for r in sheet.rows]
-    name, dashed = row.reference or row.name, row.name in paired
-  index = list(dict.fromkeys(names)).index(name)
+    family = lambda r: r.references[0] if r.references else r.name
+    compared = [name for r in sheet.rows for name in r.references]
+    rank = compared.count(row.name)
+  index = list(dict.fromkeys(map(family, sheet.rows))).index(family(row))
   return dict(
     color=COLORS[index],
-    linestyle=(0, (4, 2)) if dashed else "-",
+    linestyle=("-", (0, (1, 1.2)), (0, (4, 2)))[rank],
     marker=MARKERS[index],
-    markerfacecolor="white" if dashed else COLORS[index],
-    linewidth=1.4 if dashed else 2.0,
+    markerfacecolor="white" if rank else COLORS[index],
+    linewidth=1.4 if rank else 2.0,
   )
 
 

@@ -95,6 +95,10 @@ class Request:
       seed=seed,
     )
 
+  def published(self, row: Row) -> dict[str, Any]:
+    """What the paper's cells of a row set, beside its schedule."""
+    return {**row.cell, **table_rows.memory(self.table, self.dataset)}
+
   def cells(self) -> Iterable[tuple[Row, int, int]]:
     """Every (row, N, seed); whole seeds first, so that pairs are complete."""
     for seed in self.seeds:

@@ -52,8 +52,8 @@ def introduction(sheet: Sheet) -> list[str]:
       f" dashes. {measured}."
     ]
   done = [cell for cell in sheet.cells if cell["status"] == "finished"]
-  if any(cell["schedule"] != "paper" for cell in done):
-    text.append(_reduced(sheet))
+  if any(cell["departures"] for cell in done):
+    text.append(_reduced(sheet, done))
   if len(done) < len(sheet.cells):
     lost = sum(cell["status"] == "failed" for cell in sheet.cells)
     text.append(
@@ -63,7 +63,7 @@ def introduction(sheet: Sheet) -> list[str]:
   return text
 
 
-def _reduced(sheet):
+def _reduced(sheet, done):
   """What “reduced” means in the schedule column."""
   text = (
     "Rows whose schedule is “reduced” can be compared with each other, not with"
@@ -71,10 +71,10 @@ def _reduced(sheet):
   )
   if sheet.dataset != "cifar100":
     return f"{text}."
-  by_row = [sheet.reductions[row.name] for row in sheet.shown]
-  everywhere = [item for item in by_row[0] if all(item in r for r in by_row)]
+  each = [cell["departures"] for cell in done]
+  everywhere = [item for item in each[0] if all(item in d for d in each)]
   somewhere = dict.fromkeys(
-    item for row in by_row for item in row if item not in everywhere
+    item for d in each for item in d if item not in everywhere
   )
   if everywhere:
     text += f": {', '.join(everywhere)}"
@@ -108,7 +108,9 @@ def quantity_table(
         *line,
         _one_or_each([", ".join({c["readout"]: 0 for c in d}) for d in done]),
         _one_or_each([str(len(d)) for d in done]),
-        _one_or_each([", ".join({c["schedule"]: 0 for c in d}) for d in done]),
+        _one_or_each(
+          [", ".join({table_cells.schedule(c): 0 for c in d}) for d in done]
+        ),
       ]
     )
   return Table(
@@ -141,35 +143,40 @@ def _one_or_each(texts):
 
 
 def difference_table(sheet: Sheet, phases: int) -> Table | None:
-  """Each row minus its reference for every read-out; None without pairs."""
+  """Each row minus its references for every read-out; None without pairs."""
   labels = {row.name: row.label for row in sheet.rows}
-  references = {row.reference for row in sheet.rows if row.reference}
+  references = {name for row in sheet.rows for name in row.references}
   shared = len(references) == 1
   rows = []
   for row in sheet.shown:
-    pairs = sheet.paired(row, phases)
-    if not pairs:
-      continue
-    minus = "" if shared else f" − {labels[str(row.reference)]}"
-    line = [row.label + minus, str(len(pairs))]
-    for readout in READOUTS:
-      for moment in MOMENTS:
-        found = table_cells.estimate(
-          table_cells.average(cell, readout, moment)
-          - table_cells.average(reference, readout, moment)
-          for cell, reference in pairs
-        )
-        reported = readout == pairs[0][0]["readout"] and moment == "final"
-        line.append(_signed(found) + (REPORTED if reported else ""))
-    found = table_cells.estimate(
-      table_cells.forgetting(reference) - table_cells.forgetting(cell)
-      for cell, reference in pairs
-    )
-    rows.append([*line, _signed(found)])
+    for reference in row.references:
+      pairs = sheet.paired(row, reference, phases)
+      if pairs:
+        minus = "" if shared else f" − {labels[reference]}"
+        rows.append([row.label + minus, *_difference(pairs)])
   first = f"minus {labels[references.pop()]}" if shared else "row"
   header = [first, "seeds", *[*MOMENTS.values()] * len(READOUTS), "less by"]
   groups = [("", 2), *((name, 2) for name in READOUTS), ("forgetting", 1)]
   return Table(header, rows, groups=groups) if rows else None
+
+
+def _difference(pairs):
+  """The number of seeds, then every difference with its interval."""
+  line = [str(len(pairs))]
+  for readout in READOUTS:
+    for moment in MOMENTS:
+      found = table_cells.estimate(
+        table_cells.average(cell, readout, moment)
+        - table_cells.average(reference, readout, moment)
+        for cell, reference in pairs
+      )
+      reported = readout == pairs[0][0]["readout"] and moment == "final"
+      line.append(_signed(found) + (REPORTED if reported else ""))
+  found = table_cells.estimate(
+    table_cells.forgetting(reference) - table_cells.forgetting(cell)
+    for cell, reference in pairs
+  )
+  return [*line, _signed(found)]
 
 
 def _signed(found):

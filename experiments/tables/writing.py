@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import workdirs
-from experiments.paper import reductions
+from experiments.paper import departures
 from experiments.tables import figures, views
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
@@ -84,22 +84,27 @@ def _merge(
   for key, cell in cells.items():
     if cell["status"] != "pending" or key not in merged:
       merged[key] = cell
-  return merged
+  return {
+    key: {**cell, "departures": _departures(request, cell)}
+    for key, cell in merged.items()
+  }
 
 
 def _sheet(request: Request, cells: Iterable[Cell]) -> Sheet:
-  phases, seed = request.phases[0], request.seeds[0]
   return Sheet(
     table=request.table,
     dataset=request.dataset,
     preset=request.preset,
     rows=request.available,
     cells=list(cells),
-    reductions={
-      row.name: reductions(request.settings(row, phases, seed))
-      for row in request.available
-    },
   )
+
+
+def _departures(request: Request, cell: Cell) -> list[str]:
+  """In what a cell differs from the paper's in its place."""
+  row = next(r for r in request.available if r.name == cell["row"])
+  settings = request.settings(row, cell["phases"], cell["seed"])
+  return departures(settings, request.published(row))
 
 
 def _environment(request: Request, cells: Iterable[Cell]) -> dict[str, Any]:

@@ -77,6 +77,7 @@ RESULTS = {
   "readout": str,  # The read-out that counts for this method.
   "preset": Maybe(str),  # Of the command line.
   "schedule": str,  # "paper", or "reduced" for anything else.
+  "departures": Maybe(list),  # In what it differs from the paper, in words.
   "classes_per_phase": [int],
   "class_names": [str],  # In the order in which they are learned.
   "seeds": [int],

@@ -153,6 +153,7 @@ def write(
     "readout": "head",
     "preset": "short",
     "schedule": "reduced",
+    "departures": ["epochs 3 (paper: 160)", "net tiny"],
     "classes_per_phase": list(groups),
     "class_names": list(names[:n_classes]),
     "seeds": list(seeds),

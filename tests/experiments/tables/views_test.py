@@ -3,7 +3,7 @@
 import pytest
 from support import report_fixture, tables
 
-from experiments.paper import reductions
+from experiments.paper import departures
 from experiments.tables import cells as table_cells
 from experiments.tables import views
 from mnemonics_jax import runs
@@ -19,13 +19,12 @@ def sheet(tmp_path):
       path = tmp_path / f"{row.name}{phases}"
       report_fixture.write(path, seeds=(0,))
       cell = table_cells.pending(row, phases, 0, path.name)
+      cell["departures"] = departures(
+        request.settings(row, phases, 0), request.published(row)
+      )
       cells.append(table_cells.finished(cell, runs.load_run(path)))
   cells[-1] = table_cells.failed(cells[-1], "loss is NaN")
-  return table_cells.Sheet(
-    "2", "cifar100", "short", request.available, cells,
-    {row.name: reductions(request.settings(row, 5, 0))
-     for row in request.available},
-  )  # fmt: skip
+  return table_cells.Sheet("2", "cifar100", "short", request.available, cells)
 
 
 def test_papers_numbers_stand_beside_and_are_labelled(sheet):
