@@ -30,9 +30,12 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   from mnemonics_jax import report
 
   saving = saving_policy()
-  workdir = directory("workdir", workdirs.default(settings))
+  # What cannot be written to is told before data are read.
+  workdirs.check("workdir", Path(FLAGS.workdir or "runs").expanduser())
   base_models = optional_directory("base_models")
   dataset = load()
+  default = workdirs.default(settings, dataset.checksum)
+  workdir = directory("workdir", default)
   advice = CONTINUE
   if FLAGS.fresh:
     workdir = workdirs.fresh(workdir)

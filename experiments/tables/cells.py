@@ -12,6 +12,7 @@ from experiments.tables.rows import Row
 from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report import Run
+from mnemonics_jax.runs.environment import code
 
 MOMENTS = {"trained": "before", "final": "after"}  # ... the fine-tune.
 
@@ -45,6 +46,7 @@ def finished(cell: Cell, done: Run) -> dict[str, Any]:
   return {
     **cell,
     "status": "finished",
+    "code": code(done.config.get("environment", {})),
     "readout": results["readout"],
     "seconds": sum(done.durations),
     "classes_seen": [p["classes_seen"] for p in phases],

@@ -222,12 +222,26 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
     ),
     "duration": f"{format_duration(seconds)} of training, all cells together",
     "jax": environment.get("packages", {}).get("jax"),
-    "code": environment.get("git_commit"),
+    **_code(sheet),
     **{
       f"failed {table_cells.key(cell)}": cell["reason"]
       for cell in sheet.cells
       if cell["status"] == "failed"
     },
+  }
+
+
+def _code(sheet):
+  """Which cells each state of the code has made."""
+  made = {}
+  for cell in sheet.cells:
+    if cell["status"] == "finished":
+      made.setdefault(cell["code"], []).append(table_cells.key(cell))
+  if len(made) == 1:
+    return {"code of all cells": next(iter(made))}
+  return {
+    f"code {i}": f"{code}: {', '.join(keys)}"
+    for i, (code, keys) in enumerate(made.items(), 1)
   }
 
 

@@ -5,13 +5,12 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from experiments import workdirs
 from experiments.paper import departures
 from experiments.tables import figures, views
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import environment, files, layout
+from mnemonics_jax.runs import environment, files, layout, lock
 
 
 def path_of(request: Request, suffix: str) -> Path:
@@ -20,33 +19,49 @@ def path_of(request: Request, suffix: str) -> Path:
 
 
 def write_table(
-  request: Request, cells: Mapping[str, Cell], *, draw: bool
+  request: Request, cells: Mapping[str, Cell], *, data: int, draw: bool
 ) -> Sheet:
   """Writes the table with these cells and those other commands have added.
 
   Args:
     request: the table.
     cells: by key; what is pending here may have finished elsewhere.
+    data: checksum of what they are run on.
     draw: whether to draw the curves, too.
   """
   path = path_of(request, ".json")
-  written = _read(path)
-  cells = _merge(request, written.get("cells", {}), cells)
-  sheet = _sheet(request, cells.values())
-  commands = [*written.get("commands", ()), environment.command()]
-  record = {
-    "table": request.table,
-    "dataset": request.dataset,
-    "preset": request.preset,
-    "flags": dict(request.given),
-    "commands": list(dict.fromkeys(commands)),
-    "environment": _environment(request, cells.values())
-    or written.get("environment", {}),
-    "cells": cells,
-  }
-  layout.write_json(path, record)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  # What another command adds between reading and writing would be lost.
+  with lock.waiting(path.with_suffix(".lock")):
+    written = _read(path)
+    cells = _merge(request, written.get("cells", {}), cells, data)
+    commands = [*written.get("commands", ()), environment.command()]
+    record = {
+      "table": request.table,
+      "dataset": request.dataset,
+      "preset": request.preset,
+      "flags": dict(request.given),
+      "commands": list(dict.fromkeys(commands)),
+      "environment": _environment(request, cells.values())
+      or written.get("environment", {}),
+      "cells": cells,
+    }
+    layout.write_json(path, record)
+    return _write_views(request, record, draw)
+
+
+def _write_views(request: Request, record: dict[str, Any], draw: bool) -> Sheet:
+  """The table for people."""
+  sheet = Sheet(
+    table=request.table,
+    dataset=request.dataset,
+    preset=request.preset,
+    rows=request.available,
+    cells=list(record["cells"].values()),
+  )
+  directory = request.root / "tables"
   if draw:
-    figures.write(sheet, path.parent, request.name)
+    figures.write(sheet, directory, request.name)
   curves = [path_of(request, f"_n{phases}.png") for phases in sheet.phases]
   curves = [curve for curve in curves if curve.exists()]
   text = views.markdown(sheet, record, [curve.name for curve in curves])
@@ -67,18 +82,21 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge(
-  request: Request, written: Mapping[str, Cell], cells: Mapping[str, Cell]
+  request: Request,
+  written: Mapping[str, Cell],
+  cells: Mapping[str, Cell],
+  data: int,
 ) -> dict[str, Cell]:
   """Cells that are still valid, and what this command knows better."""
   rows = {row.name: row for row in request.available}
 
   def valid(cell):
-    """Whether it would be run in the same way today."""
+    """Whether it would get the same numbers today."""
     row = rows.get(cell["row"])
     if row is None:
       return False
-    settings = request.settings(row, cell["phases"], cell["seed"])
-    return workdirs.default(settings).name == cell["workdir"]
+    place = request.workdir(row, cell["phases"], cell["seed"], data)
+    return place.name == cell["workdir"]
 
   merged = {key: cell for key, cell in written.items() if valid(cell)}
   for key, cell in cells.items():
@@ -88,16 +106,6 @@ def _merge(
     key: {**cell, "departures": _departures(request, cell)}
     for key, cell in merged.items()
   }
-
-
-def _sheet(request: Request, cells: Iterable[Cell]) -> Sheet:
-  return Sheet(
-    table=request.table,
-    dataset=request.dataset,
-    preset=request.preset,
-    rows=request.available,
-    cells=list(cells),
-  )
 
 
 def _departures(request: Request, cell: Cell) -> list[str]:

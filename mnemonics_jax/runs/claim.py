@@ -8,6 +8,7 @@ from typing import Any
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
+from mnemonics_jax.version import NUMERICS
 
 # The same data may lie elsewhere now.
 _PLACES = ("data",)
@@ -52,6 +53,7 @@ def claim(
         "command": command(),
         "settings": settings,
         "data": checksum,
+        "numerics": NUMERICS,
         "environment": environment(),
       },
     )
@@ -75,6 +77,8 @@ def _compare(workdir, claimed, settings, checksum):
   problem = f"other settings: {changes}" if changes else None
   if problem is None and claimed.get("data", checksum) != checksum:
     problem = "other data, though of the same name"
+  if problem is None and claimed.get("numerics", 0) != NUMERICS:
+    problem = "numbers that this version would not make"
   if problem is not None:
     raise UserError(
       "workdir",

@@ -41,6 +41,7 @@ CONFIG = {
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
   "data": Maybe(int),  # CRC-32 of the images and labels.
+  "numerics": Maybe(int),  # Version of the numbers; see `version.NUMERICS`.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.
 }
 

@@ -62,7 +62,7 @@ def test_runs_that_differ_later_have_the_same_base_model():
     assert _name(**options) == _name(), options
 
 
-def test_whatever_changes_the_base_model_changes_its_name():
+def test_whatever_changes_the_base_model_changes_its_name(monkeypatch):
   names = [
     _name(),
     _name(seed=1),
@@ -73,6 +73,9 @@ def test_whatever_changes_the_base_model_changes_its_name():
     _name(base=dataclasses.replace(tiny.SCHEDULE, epochs=9)),
     _name(augment=interrupted.OPTIONS["augment"]),
   ]
+  numerics = base_models.NUMERICS
+  monkeypatch.setattr(base_models, "NUMERICS", numerics + 1)
+  names.append(_name())
   assert len(set(names)) == len(names)
 
 
