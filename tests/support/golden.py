@@ -33,29 +33,32 @@ RUNS = {
 
 def measure() -> dict[str, list[float]]:
   """Losses of all epochs, and what the runs end with."""
-  found: dict[str, list[float]] = {}
-  for name, options in RUNS.items():
-    config, stream = tiny.setup(methods.METHODS[name](), **options)
-    state = phase.begin_run(0, config)
-
-    def hear(event: Event, name: str = name) -> None:
-      if isinstance(event, StepReport) and "loss" in (event.metrics or {}):
-        losses = found.setdefault(f"{name}/{event.stage}/loss", [])
-        losses.append(dict(event.metrics or {})["loss"])
-
-    for data in stream:
-      state, result = phase.run_phase(state, data, config, report=hear)
-      features, _ = result.test_features
-    weights = jax.tree.leaves(state.variables)
-    images = state.memory.images.astype(np.float64)
-    found |= {
-      f"{name}/features": [features.mean(), features.std()],
-      f"{name}/weights": [sum(float(abs(w).sum()) for w in weights)],
-      f"{name}/memory": [images.mean(), images.std()],
-    }
   return {
-    key: [float(f"{value:.7g}") for value in values]
-    for key, values in found.items()
+    f"{name}/{key}": [float(f"{value:.7g}") for value in values]
+    for name, options in RUNS.items()
+    for key, values in _run(name, options).items()
+  }
+
+
+def _run(name, options):
+  config, stream = tiny.setup(methods.METHODS[name](), **options)
+  found = {}
+
+  def hear(event: Event) -> None:
+    if isinstance(event, StepReport) and "loss" in (event.metrics or {}):
+      losses = found.setdefault(f"{event.stage}/loss", [])
+      losses.append(dict(event.metrics or {})["loss"])
+
+  state, features = phase.begin_run(0, config), np.zeros(0)
+  for data in stream:
+    state, result = phase.run_phase(state, data, config, report=hear)
+    features = result.test_features[0]
+  images = state.memory.images.astype(np.float64)
+  weights = jax.tree.leaves(state.variables)
+  return found | {
+    "features": [features.mean(), features.std()],
+    "weights": [sum(float(abs(w).sum()) for w in weights)],
+    "memory": [images.mean(), images.std()],
   }
 
 
