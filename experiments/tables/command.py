@@ -43,13 +43,13 @@ def main(_) -> None:
     source = dict(data_dir=FLAGS.data_dir, download=FLAGS.download)
   dataset = running.load_data(request.dataset, **source)
   # Imported here so that a mistake in the flags is answered at once.
-  from experiments.tables import views, writing
+  from experiments.tables import differences, views, writing
   from experiments.tables.filling import fill
 
   sheet = fill(request, dataset, tensorboard=FLAGS.tensorboard, saving=saving)
   for title, table in [
     *views.quantity_tables(sheet),
-    *views.difference_tables(sheet),
+    *differences.difference_tables(sheet),
   ]:
     print(f"\n{title}\n\n{views.markdown_table(table)}")
   print(f"\nTable: {writing.path_of(request, '.html')}")

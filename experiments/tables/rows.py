@@ -1,9 +1,7 @@
-"""The paper's tables: what their rows set, and the numbers it printed."""
+"""The rows of the paper's tables, and what they set."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import functools
-import importlib.resources
 from typing import Any
 
 from experiments.paper import BASELINE, COMPONENTS, METHODS
@@ -180,24 +178,3 @@ def settings(
   decided = {k: v for k, v in decided.items() if k not in idle}
   cell = dict(dataset=dataset, preset=preset, phases=phases, seeds=(seed,))
   return Settings(**{**values, **decided, **cell})
-
-
-def paper_number(
-  table: str, quantity: str, row: Row, dataset: str, phases: int
-) -> float | None:
-  """`avg_acc` or `forgetting` of a cell as a fraction, None if not printed."""
-  published = _published()
-  if row.paper is None or phases not in published["columns_N"]:
-    return None
-  numbers = published[f"table_{table}"][quantity][row.paper].get(dataset)
-  if numbers is None:
-    return None
-  return numbers[published["columns_N"].index(phases)] / 100
-
-
-@functools.cache
-def _published():
-  import yaml
-
-  path = importlib.resources.files("experiments") / "paper_tables.yaml"
-  return yaml.safe_load(path.read_text(encoding="utf-8"))

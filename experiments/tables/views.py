@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.tables import cells as table_cells
-from experiments.tables import rows as table_rows
-from experiments.tables.cells import MOMENTS, Cell, Sheet
-from mnemonics_jax.registry import READOUTS
+from experiments.tables import differences, published
+from experiments.tables.cells import Cell, Sheet
 from mnemonics_jax.report import markup, page
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
@@ -15,17 +14,11 @@ from mnemonics_jax.report.tables import (
   Table,
   interval,
   percent,
-  points,
 )
 
 _NAMES = {"cifar100": "CIFAR-100"}
-_DIFFERENCE_NOTE = (
-  "Paired seed by seed: the row minus its reference, mean ± 95 % confidence"
-  " interval, in percentage points of average accuracy; before and after the"
-  " fine-tune, read out by the head and by the nearest mean of exemplars (nme)."
-  " The reported read-out is marked. “less by” says how much less than the"
-  " reference was forgotten."
-)
+_QUANTITIES = {"avg_acc": "average accuracy", "forgetting": "forgetting"}
+_DOUBTFUL = " †"  # Marks numbers that the paper prints otherwise elsewhere.
 
 
 def title(sheet: Sheet) -> str:
@@ -99,10 +92,11 @@ def quantity_table(
     for phases in sheet.phases:
       found = sheet.of(row.name, phases)
       done.append(found)
-      printed = table_rows.paper_number(
-        sheet.table, quantity, row, sheet.dataset, phases
-      )
-      line += [_measured(sheet, row.name, phases, of), percent(printed)]
+      place = sheet.table, quantity, row, sheet.dataset, phases
+      printed = percent(published.paper_number(*place))
+      if published.contradiction(*place):
+        printed += _DOUBTFUL
+      line += [_measured(sheet, row.name, phases, of), printed]
     rows.append(
       [
         *line,
@@ -126,6 +120,27 @@ def quantity_table(
   )
 
 
+def footnotes(sheet: Sheet) -> list[str]:
+  """Where the paper prints several numbers for a run of this table."""
+  found = []
+  for quantity, name in _QUANTITIES.items():
+    for row in sheet.shown:
+      for phases in sheet.phases:
+        numbers = published.contradiction(
+          sheet.table, quantity, row, sheet.dataset, phases
+        )
+        if numbers:
+          each = ", ".join(
+            f"{percent(number)} in Table {table.upper()}"
+            for table, number in numbers.items()
+          )
+          found.append(
+            f"{_DOUBTFUL.strip()} The paper contradicts itself: for {name} of"
+            f" this run ({row.label}, N = {phases}) it prints {each}."
+          )
+  return found
+
+
 def _measured(sheet, row, phases, of):
   values = [of(cell) for cell in sheet.of(row, phases)]
   lost = len(sheet.of(row, phases, "failed"))
@@ -142,48 +157,6 @@ def _one_or_each(texts):
   return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
 
 
-def difference_table(sheet: Sheet, phases: int) -> Table | None:
-  """Each row minus its references for every read-out; None without pairs."""
-  labels = {row.name: row.label for row in sheet.rows}
-  references = {name for row in sheet.rows for name in row.references}
-  shared = len(references) == 1
-  rows = []
-  for row in sheet.shown:
-    for reference in row.references:
-      pairs = sheet.paired(row, reference, phases)
-      if pairs:
-        minus = "" if shared else f" − {labels[reference]}"
-        rows.append([row.label + minus, *_difference(pairs)])
-  first = f"minus {labels[references.pop()]}" if shared else "row"
-  header = [first, "seeds", *[*MOMENTS.values()] * len(READOUTS), "less by"]
-  groups = [("", 2), *((name, 2) for name in READOUTS), ("forgetting", 1)]
-  return Table(header, rows, groups=groups) if rows else None
-
-
-def _difference(pairs):
-  """The number of seeds, then every difference with its interval."""
-  line = [str(len(pairs))]
-  for readout in READOUTS:
-    for moment in MOMENTS:
-      found = table_cells.estimate(
-        table_cells.average(cell, readout, moment)
-        - table_cells.average(reference, readout, moment)
-        for cell, reference in pairs
-      )
-      reported = readout == pairs[0][0]["readout"] and moment == "final"
-      line.append(_signed(found) + (REPORTED if reported else ""))
-  found = table_cells.estimate(
-    table_cells.forgetting(reference) - table_cells.forgetting(cell)
-    for cell, reference in pairs
-  )
-  return [*line, _signed(found)]
-
-
-def _signed(found):
-  mean, half = found
-  return points(mean) + ("" if half is None else f" ± {percent(half)}")
-
-
 def quantity_tables(sheet: Sheet) -> list[tuple[str, Table]]:
   """Average accuracy and forgetting, of the reported read-out."""
   return [
@@ -195,14 +168,6 @@ def quantity_tables(sheet: Sheet) -> list[tuple[str, Table]]:
       "Forgetting in percentage points",
       quantity_table(sheet, "forgetting", table_cells.forgetting),
     ),
-  ]
-
-
-def difference_tables(sheet: Sheet) -> list[tuple[str, Table]]:
-  return [
-    (f"N = {phases}", found)
-    for phases in sheet.phases
-    if (found := difference_table(sheet, phases))
   ]
 
 
@@ -258,10 +223,11 @@ def markdown(
   parts = [f"# {title(sheet)}", *introduction(sheet)]
   for name, table in quantity_tables(sheet):
     parts += [f"## {name}", markdown_table(table)]
-  differences = difference_tables(sheet)
-  if differences:
-    parts += ["## Paired differences", _DIFFERENCE_NOTE]
-  for name, table in differences:
+  parts += footnotes(sheet)
+  paired = differences.difference_tables(sheet)
+  if paired:
+    parts += ["## Paired differences", differences.NOTE]
+  for name, table in paired:
     parts += [f"### {name}", markdown_table(table)]
   if pictures:
     parts += ["## Curves", *(f"![{Path(p).stem}]({p})" for p in pictures)]
@@ -300,13 +266,16 @@ def html(
     f"<h2>{name}</h2>{markup.table(table)}"
     for name, table in quantity_tables(sheet)
   ]
-  differences = difference_tables(sheet)
-  if differences:
+  sections += [
+    f'<p class="note">{markup.text(note)}</p>' for note in footnotes(sheet)
+  ]
+  paired = differences.difference_tables(sheet)
+  if paired:
     tables = "".join(
-      f"<h4>{name}</h4>{markup.table(table)}" for name, table in differences
+      f"<h4>{name}</h4>{markup.table(table)}" for name, table in paired
     )
     sections.append(
-      f'<h2>Paired differences</h2><p class="note">{_DIFFERENCE_NOTE}</p>'
+      f'<h2>Paired differences</h2><p class="note">{differences.NOTE}</p>'
       + tables
     )
   curves = "".join(

@@ -17,6 +17,7 @@ from mnemonics_jax.runs.layout import AnyPath
 # How much of a phase is kept for pictures.
 _SHOWN_CLASSES, _SHOWN_PER_CLASS = 10, 2
 _MAPPED = 7
+_OTHERS = 120  # Images of other classes, which show where the map is taken.
 
 
 def mapped_classes(classes_per_phase: Sequence[int]) -> list[int]:
@@ -68,7 +69,8 @@ def write_phase_arrays(
       `mapped` are kept in half precision as `features/test` and
       `features/test_labels`.
     exemplar_features: of the memory; `features/exemplars`, `..._labels`.
-    mapped: classes whose features are kept; see `mapped_classes`.
+    mapped: classes whose features are kept; see `mapped_classes`. Of other
+      classes some test images are, as `features/others`, `..._labels`.
   """
   arrays: dict[str, Any] = {
     "memory/images": memory_images[:seen],
@@ -94,6 +96,12 @@ def write_phase_arrays(
     rows = np.isin(labels, mapped)
     arrays[f"features/{name}"] = features[rows].astype(np.float16)
     arrays[f"features/{name}_labels"] = labels[rows]
+  features, labels = test_features
+  rows = np.flatnonzero(~np.isin(labels, mapped))
+  evenly = np.linspace(0, len(rows) - 1, min(len(rows), _OTHERS))
+  rows = rows[evenly.round().astype(int)]
+  arrays["features/others"] = features[rows].astype(np.float16)
+  arrays["features/others_labels"] = labels[rows]
   path = layout.phase_arrays_path(workdir, seed, phase)
   path.parent.mkdir(parents=True, exist_ok=True)
   with files.replacing(path) as file:

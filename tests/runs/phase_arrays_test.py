@@ -51,6 +51,23 @@ def test_arrays_come_back(tmp_path):
     arrays["features/test_labels"], [0] * 3 + [11] * 3
   )
   np.testing.assert_array_equal(arrays["features/exemplars_labels"], [0, 11])
+  np.testing.assert_array_equal(
+    arrays["features/others"], features[3:33].astype(np.float16)
+  )
+  np.testing.assert_array_equal(
+    arrays["features/others_labels"], np.repeat(np.arange(1, 11), 3)
+  )
+
+
+def test_of_other_classes_some_images_are_kept(tmp_path):
+  labels = np.repeat(np.arange(12), 50)
+  features = np.arange(600.0)[:, None]
+  _write(tmp_path, test_features=(features, labels))
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
+  kept = arrays["features/others"][:, 0]
+  assert (len(kept), kept[0], kept[-1]) == (120, 50, 549)
+  counts = np.bincount(arrays["features/others_labels"], minlength=12)
+  assert counts.tolist() == [0, *[12] * 10, 0]
 
 
 def test_arrays_have_the_names_that_are_written_down(tmp_path):
