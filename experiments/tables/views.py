@@ -211,14 +211,18 @@ def _code(sheet):
 
 
 def markdown(
-  sheet: Sheet, record: dict[str, Any], pictures: Sequence[str] = ()
+  sheet: Sheet,
+  record: dict[str, Any],
+  curves: Sequence[Path] = (),
+  moves: Sequence[Path] = (),
 ) -> str:
   """The table as a Markdown document.
 
   Args:
     sheet: the cells.
     record: commands and environment.
-    pictures: paths of the curves, relative to the document.
+    curves: pictures of accuracies, beside the document.
+    moves: pictures of the distance that exemplars move.
   """
   parts = [f"# {title(sheet)}", *introduction(sheet)]
   for name, table in quantity_tables(sheet):
@@ -229,10 +233,25 @@ def markdown(
     parts += ["## Paired differences", differences.NOTE]
   for name, table in paired:
     parts += [f"### {name}", markdown_table(table)]
-  if pictures:
-    parts += ["## Curves", *(f"![{Path(p).stem}]({p})" for p in pictures)]
+  for (name, note), pictures in _pictures(curves, moves):
+    parts += [f"## {name}", note] if note else [f"## {name}"]
+    parts += [f"![{path.stem}]({path.name})" for path in pictures]
   lines = [f"- {k}: `{v}`" for k, v in facts(sheet, record).items()]
   return "\n\n".join([*parts, "## Where from", "\n".join(lines)]) + "\n"
+
+
+def _pictures(curves, moves):
+  """Titles and notes of those sections that have pictures."""
+  note = (
+    "Distance of learned exemplars to the images they began with, in the"
+    " features of the network that was fixed while they moved: a line per phase,"
+    " smoothed, and faintly what was measured, the mean over the seeds."
+  )
+  sections = [
+    (("Curves", ""), curves),
+    (("How far exemplars move", note), moves),
+  ]
+  return [(words, found) for words, found in sections if found]
 
 
 def markdown_table(table: Table) -> str:
@@ -255,7 +274,10 @@ def markdown_table(table: Table) -> str:
 
 
 def html(
-  sheet: Sheet, record: dict[str, Any], pictures: Sequence[Path] = ()
+  sheet: Sheet,
+  record: dict[str, Any],
+  curves: Sequence[Path] = (),
+  moves: Sequence[Path] = (),
 ) -> str:
   """The table as one page that holds everything."""
   lead = "".join(
@@ -278,12 +300,12 @@ def html(
       f'<h2>Paired differences</h2><p class="note">{differences.NOTE}</p>'
       + tables
     )
-  curves = "".join(
-    markup.picture(path, f"Numbers: {path.stem}.csv", wide=True)
-    for path in pictures
-  )
-  if curves:
-    sections.append(f"<h2>Curves</h2>{curves}")
+  for (name, note), pictures in _pictures(curves, moves):
+    shown = "".join(
+      markup.picture(path, f"Numbers: {path.stem}.csv", wide=True)
+      for path in pictures
+    )
+    sections.append(f"<h2>{name}</h2><p>{markup.text(note)}</p>{shown}")
   sections.append(f"<h2>Where from</h2>{markup.pairs(facts(sheet, record))}")
   body = "".join(f"<section>{section}</section>" for section in sections)
   return page.document(

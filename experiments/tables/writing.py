@@ -59,16 +59,23 @@ def _write_views(request: Request, record: dict[str, Any], draw: bool) -> Sheet:
     rows=request.available,
     cells=list(record["cells"].values()),
   )
-  directory = request.root / "tables"
   if draw:
-    figures.write(sheet, directory, request.name)
-  curves = [path_of(request, f"_n{phases}.png") for phases in sheet.phases]
-  curves = [curve for curve in curves if curve.exists()]
-  text = views.markdown(sheet, record, [curve.name for curve in curves])
-  files.write_text(path_of(request, ".md"), text)
-  page = views.html(sheet, record, curves)
-  files.write_text(path_of(request, ".html"), page)
+    figures.write(sheet, request.root, request.name)
+  pictures = [
+    [path for name in names if (path := _picture(request, name)).exists()]
+    for names in figures.names(sheet, request.name)
+  ]
+  files.write_text(
+    path_of(request, ".md"), views.markdown(sheet, record, *pictures)
+  )
+  files.write_text(
+    path_of(request, ".html"), views.html(sheet, record, *pictures)
+  )
   return sheet
+
+
+def _picture(request: Request, name: str) -> Path:
+  return request.root / "tables" / f"{name}.png"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -26,10 +26,10 @@ class Panel(NamedTuple):
   Attributes:
     row: which of the runs, from 0.
     phase: the phase.
-    features: [n, d], of test images, of exemplars, of images of other classes.
+    features: [n, d], of test images, of exemplars, of other classes.
     labels: classes of the n, in the learned order.
     exemplar: which of the n are exemplars.
-    other: which of the n show classes that are not mapped.
+    other: which of the n stand for a whole class that is not mapped.
   """
 
   row: int
@@ -128,26 +128,22 @@ def thin(found: Sequence[Panel], most: int) -> list[Panel]:
   """About `most` points in all: the same number for every class of a panel.
 
   Up to a third of them are exemplars, the first ones; test images are taken
-  at even steps, and so are those of other classes, two classes' worth.
+  at even steps. Other classes, a point each, all stay.
   """
   groups = sum(len(panel.classes) for panel in found)
   each = max(most // max(groups, 1), 3)
   out = []
   for panel in found:
-    rows = [_evenly(np.flatnonzero(panel.other), 2 * each)]
+    rows = [np.flatnonzero(panel.other)]
     for label in panel.classes:
       members = (panel.labels == label) & ~panel.other
       exemplars = np.flatnonzero(members & panel.exemplar)[: each // 3]
       real = np.flatnonzero(members & ~panel.exemplar)
-      rows += [_evenly(real, each - len(exemplars)), exemplars]
+      count = min(len(real), each - len(exemplars))
+      steps = np.linspace(0, len(real) - 1, count).round().astype(int)
+      rows += [real[steps], exemplars]
     out.append(panel.take(np.concatenate(rows)))
   return out
-
-
-def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
-  """At most `count` of the rows, at even steps."""
-  steps = np.linspace(0, len(rows) - 1, min(len(rows), count))
-  return rows[steps.round().astype(int)]
 
 
 def _map(
@@ -240,7 +236,7 @@ def _kinds(panel: Panel) -> np.ndarray:
 def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
   ax.set_visible(True)
   others = xy[panel.other]
-  ax.scatter(*others.T, s=12, marker="x", color=_GREY, linewidths=0.7, zorder=1)
+  ax.scatter(*others.T, s=16, marker="x", color=_GREY, linewidths=0.8, zorder=1)
   for label, color in colors.items():
     members = (panel.labels == label) & ~panel.other
     real, stars = xy[members & ~panel.exemplar], xy[members & panel.exemplar]
@@ -282,7 +278,7 @@ def _legend(results, colors: dict[int, str], others: bool) -> list[Line2D]:
   marks = [mark("test image", "0.4", "o", 4, 0.6)]
   marks.append(mark("exemplar", "0.85", "*", 9))
   if others:
-    marks.append(mark("image of another class", _GREY, "x", 4))
+    marks.append(mark("another class", _GREY, "x", 4))
   return [
     mark(
       f"{shorten(results['class_names'][label])} (phase {phase_of[label]})",

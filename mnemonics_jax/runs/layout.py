@@ -118,7 +118,7 @@ PHASE_ARRAYS = {
   "features/test_labels": "int [n]; their classes",
   "features/exemplars": "float16 [n, d]; of the exemplars of these classes",
   "features/exemplars_labels": "int [n]; their classes",
-  "features/others": "float16 [n, d]; of test images of other classes",
+  "features/others": "float16 [n, d]; mean direction of each other class",
   "features/others_labels": "int [n]; their classes",
 }
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from support import tables
+from support import report_fixture, tables
 
 from experiments.tables import cells as table_cells
 from experiments.tables import writing
@@ -19,9 +19,10 @@ from mnemonics_jax.errors import UserError
 write_table = functools.partial(writing.write_table, data=tables.DATA)
 
 
-def cells_of(request):
-  """Cells of made-up runs."""
-  tables.make_up(request)
+def cells_of(request, made=False):
+  """Cells of made-up runs, which may be there already."""
+  if not made:
+    tables.make_up(request)
   found = {}
   for row, phases, seed in request.cells():
     workdir = request.workdir(row, phases, seed, tables.DATA)
@@ -125,6 +126,34 @@ def test_a_damaged_table_says_what_to_do(tmp_path):
   assert path.read_text() == "{"
 
 
+def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
+  request = tables.request(
+    tmp_path, rows="mnemonics,herding", seeds="0,1", phases="2,4"
+  )
+  for row, phases, seed in request.cells():
+    learned = row.name == "mnemonics"
+    report_fixture.write(
+      request.workdir(row, phases, seed, tables.DATA),
+      groups=(3, *[1] * phases), seeds=(seed,), learned=learned,
+    )  # fmt: skip
+  write_table(request, cells_of(request, made=True), draw=True)
+  folder, name = tmp_path / "tables", f"{request.name}_distances_mnemonics"
+  with open(folder / f"{name}.csv") as file:
+    lines = list(csv.DictReader(file))
+  assert {line["run"] for line in lines} == {"N = 2", "N = 4"}
+  (line,) = [
+    line for line in lines
+    if (line["run"], line["phase"], line["meta_epoch"]) == ("N = 4", "3", "2")
+  ]  # fmt: skip
+  # Of seeds 0 and 1: 3 + 0.1 seed + 0.02 epoch.
+  assert float(line["cosine"]) == pytest.approx(3.09)
+  assert not [*folder.glob("*distances_herding*")]
+  _, text, page = tables.written(request)
+  assert "## How far exemplars move" in text
+  assert f"![{name}]({name}.png)" in text
+  assert f"Numbers: {name}.csv" in page
+
+
 def test_the_code_of_every_cell_is_named(tmp_path):
   request = tables.request(tmp_path, rows="herding", seeds="0,1,2", phases="2")
   cells = cells_of(request)
@@ -150,7 +179,7 @@ import sys, time
 from pathlib import Path
 from absl import flags
 flags.FLAGS.mark_as_parsed()
-from support import tables
+from support import report_fixture, tables
 from experiments.tables import cells, writing
 
 root, seed = Path(sys.argv[1]), int(sys.argv[2])
