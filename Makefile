@@ -8,7 +8,7 @@ NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
   do $$p -c "import ensurepip" 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow lint format audit browser clean
+.PHONY: help quickstart test test-newest test-slow mutants lint format audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,6 +36,9 @@ $(VENV)/newest/.installed: requirements-dev.txt requirements.txt
 
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
+
+mutants: $(VENV)/.installed-dev  ## break the code line by line and see whether tests notice; an hour
+	PYTHONPATH=tests $(BIN)/python -m mutants.run
 
 lint: $(VENV)/.installed-dev  ## ruff and pyright only
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ digits are learned first, then the others one by one.
 from absl import flags
 
 from experiments import command, options, running
+from experiments.paper import MNEMONICS
 from mnemonics_jax import data
 
 flags.adopt_module_key_flags(options)
@@ -23,7 +24,7 @@ _COMMON = dict(
   batch_size=64,
 )
 PRESETS = {
-  "paper": dict(_COMMON, batch_size=128),
+  "paper": dict(_COMMON, batch_size=128, **MNEMONICS),
   "short": dict(_COMMON, epochs=30, base_epochs=30, finetune_epochs=20),
   "smoke": dict(_COMMON, epochs=2, base_epochs=3, finetune_epochs=2),
 }

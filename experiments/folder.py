@@ -31,16 +31,16 @@ flags.DEFINE_bool(
   "strict", False, "Stop at an unreadable image instead of skipping it."
 )
 
-_COMMON = dict(memory="per_class:10", val_fraction=0.2)
 _SMALL = dict(
-  _COMMON,
+  memory="per_class:10",
+  val_fraction=0.2,
   net="resnet8",
   augment="resized_crop",
   image_size=64,
   less_forget=10.0,  # As on ImageNet.
 )
 PRESETS = {
-  "paper": dict(_COMMON, **PAPER_IMAGENET),
+  "paper": dict(PAPER_IMAGENET, val_fraction=0.2),
   "short": dict(
     _SMALL, epochs=20, base_epochs=40, finetune_epochs=20, batch_size=32
   ),

@@ -10,6 +10,7 @@ from typing import Any
 from absl import flags
 
 from experiments import launch
+from experiments.paper import BASELINE, STAGES
 from experiments.settings import Settings, check_effect
 from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
@@ -156,7 +157,8 @@ flags.DEFINE_enum(
   "preset",
   "short",
   ["paper", "short", "smoke"],
-  "paper: the paper's network and schedule, for an accelerator;"
+  "paper: the paper's network and schedule, and with --exemplars=mnemonics its"
+  " stages (--adjust, --transfer, --finetune), for an accelerator;"
   " short: reduced to what 2 CPU cores can do; smoke: minutes, only to see"
   " that everything works. Single flags override the preset.",
 )
@@ -277,6 +279,9 @@ def settings_from_flags(
   if given.get("method") == "joint":
     # The upper bound replays real data; exemplars only serve its nme read-out.
     values["exemplars"] = "herding"
+  if preset == "paper" and (values | given).get("exemplars") != "mnemonics":
+    # Its stages are those of mnemonics; chosen exemplars are its baselines.
+    values |= {name: BASELINE[name] for name in STAGES}
   settings = Settings(**(values | given))
   check_effect(settings, given)
   return settings

@@ -1,6 +1,24 @@
-"""The paper's settings for CIFAR-100 and ImageNet, and whether a run has them."""
+"""The paper's settings for CIFAR-100 and ImageNet, and what a run has of them.
 
-from experiments.settings import Settings
+A cell of the paper is a run: network and schedule, the protocol, and the stages
+of its row. What a run is compared with is the cell it stands beside.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from experiments.settings import Settings, without_effect
+
+# The stages of a row: exemplars that are chosen and nothing else; or mnemonics.
+BASELINE = dict(
+  exemplars="herding", adjust=False, transfer="none", finetune="none"
+)
+COMPONENTS = dict(transfer="in_out", finetune="all")
+STAGES = dict(adjust=True, **COMPONENTS)
+MNEMONICS = dict(exemplars="mnemonics", **STAGES)
+
+METHODS = ("lwf", "icarl", "bic", "lucir")
 
 PAPER = dict(
   net="resnet32",
@@ -18,6 +36,8 @@ PAPER = dict(
   init_exemplars="random",
   reference_code=True,
   recipe="paper",
+  memory="per_class:20",
+  **MNEMONICS,
 )
 PAPER_IMAGENET = PAPER | dict(
   net="resnet18",
@@ -29,44 +49,92 @@ PAPER_IMAGENET = PAPER | dict(
   image_size=224,
 )
 _BY_DATASET = {"cifar100": PAPER, "folder": PAPER_IMAGENET}
+_BUDGETS = {
+  "cifar100": ("per_class:20", "total:2000"),
+  "folder": ("per_class:20", "total:2000", "total:20000"),
+}
+
+# Where data are and what is stored changes no number; seeds are repetitions.
+_FREE = ("dataset", "preset", "seeds", "data", "val_fraction", "remat")
+# Names for what is the paper's anyway.
+_SYNONYMS = {
+  "base_classes": {"cifar100": 50},
+  "scope": {"cifar100": "all", "folder": "all"},
+  "meta_epochs": {"cifar100": 50, "folder": 50},
+  "validate_on": {"cifar100": "new", "folder": "new"},
+}
+_PHASES = (5, 10, 25)
 
 
-def reductions(settings: Settings, complete: bool = True) -> list[str]:
-  """In what a run differs from the paper, in words.
+def departures(
+  settings: Settings, cell: Mapping[str, Any] | None = None
+) -> list[str]:
+  """In what a run differs from a cell of the paper, in words.
 
   Args:
     settings: the run.
-    complete: whether mnemonics without weight transfer counts as a difference.
+    cell: what makes the row it stands in; by default the cell of the paper that
+      is nearest among those of the same method and kind of exemplars.
   """
-  paper = dict(_BY_DATASET.get(settings.dataset, PAPER))
-  paper |= {"dtype": "float32", "exemplar_chunk": None}
-  if settings.exemplars == "mnemonics" or settings.adjust:
-    paper |= {"scope": None, "max_change": None, "meta_epochs": None}
-  else:
-    del paper["recipe"]
-  if settings.adjust:
-    paper["adjust_parts"] = 2
-  if settings.exemplars == "mnemonics":
-    paper["validated_on"] = "new"
-  else:
-    del paper["init_exemplars"]
-  if not settings.forgets_less:
-    del paper["less_forget"]
-  if settings.finetune != "none":
-    paper["finetune"] = "all"
-  mnemonics = settings.exemplars == "mnemonics" and complete
-  if settings.transfer != "none" or mnemonics:
-    paper["transfer"] = "in_out"
-  return [
-    f"{name} {getattr(settings, name)}"
-    + ("" if value is None else f" (paper: {value})")
-    for name, value in paper.items()
-    if getattr(settings, name) != value
-  ]
+  if settings.dataset not in _BY_DATASET:
+    return [f"dataset {settings.dataset} (paper: CIFAR-100 and ImageNet)"]
+  if cell is not None:
+    return _differences(settings, cell)
+  cells = _cells(settings)
+  other = [c for c in cells if c["exemplars"] != settings.exemplars]
+  found = [_differences(settings, c) for c in cells if c not in other]
+  return min(found or [_differences(settings, c) for c in other], key=len)
 
 
 def follows_paper(settings: Settings) -> bool:
-  """Whether network, schedule and recipe are the paper's (else reduced)."""
-  return settings.dataset in _BY_DATASET and not reductions(
-    settings, complete=False
-  )
+  """Whether a run is one of the paper's, so that numbers can be compared."""
+  return not departures(settings)
+
+
+def _cells(settings: Settings) -> list[dict[str, Any]]:
+  """The cells of the paper with a method: Tables 1 and S1, 2, S2, Figure 4."""
+  budgets = _BUDGETS[settings.dataset]
+  own = dict(method=settings.method)
+  if settings.method == "joint":
+    return [own | BASELINE | dict(memory=settings.memory)]
+  if settings.method not in METHODS:
+    own = dict(method="lucir")
+  found = [
+    {**own, **stages, "memory": memory}
+    for stages in (BASELINE, MNEMONICS)
+    for memory in budgets
+  ]
+  if own["method"] == "lucir":
+    found += [
+      {**own, **COMPONENTS, "exemplars": kind, "adjust": adjust}
+      for kind in ("random", "herding", "mnemonics")
+      for adjust in (False, True)
+    ]
+    found.append({**own, **MNEMONICS, "distill": False})
+  return found
+
+
+def _differences(settings: Settings, cell: Mapping[str, Any]) -> list[str]:
+  """The settings that matter to a run and are not those of a cell."""
+  paper = {
+    field.name: field.default for field in dataclasses.fields(Settings)
+  } | {**_BY_DATASET[settings.dataset], **cell}
+  if settings.phases in _PHASES:
+    paper["phases"] = settings.phases
+  for name, by_dataset in _SYNONYMS.items():
+    if getattr(settings, name) == by_dataset.get(settings.dataset):
+      paper[name] = getattr(settings, name)
+  ignored = {*_FREE, *without_effect(settings)}
+  return [
+    _in_words(name, getattr(settings, name), value)
+    for name, value in paper.items()
+    if name not in ignored and getattr(settings, name) != value
+  ]
+
+
+def _in_words(name: str, value: Any, paper: Any) -> str:
+  if name == "method":
+    paper = ", ".join(METHODS)
+  elif name == "phases":
+    paper = ", ".join(map(str, _PHASES))
+  return f"{name} {value}" + ("" if paper is None else f" (paper: {paper})")

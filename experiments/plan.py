@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from experiments.paper import follows_paper
+from experiments.paper import departures
 from experiments.settings import Settings
 from mnemonics_jax import registry
 from mnemonics_jax.phase import Config
@@ -18,10 +18,13 @@ def describe(settings: Settings, config: Config, workdir: Path) -> str:
   images = allowance * sum(split)
   size = images * math.prod(config.shape.image_shape)
   schedule = f"the schedule of --preset={settings.preset}"
-  if follows_paper(settings):
+  differing = departures(settings)
+  if not differing:
     schedule += ", the paper's"
   elif settings.preset != "paper":
     schedule += ", a reduced one"
+  else:
+    schedule += f", which is not the paper's: {', '.join(differing)}"
   joint = (
     " It is the upper bound: every phase trains on the raw data of all classes"
     " seen so far, which an incremental learner never may."

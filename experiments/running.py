@@ -34,9 +34,12 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   from mnemonics_jax.parallel import processes
 
   saving = saving_policy()
-  workdir = directory("workdir", workdirs.default(settings))
+  # What cannot be written to is told before data are read.
+  workdirs.check("workdir", Path(FLAGS.workdir or "runs").expanduser())
   base_models = optional_directory("base_models")
   dataset = load()
+  default = workdirs.default(settings, dataset.checksum)
+  workdir = directory("workdir", default)
   advice = CONTINUE
   if FLAGS.fresh:
     workdir = workdirs.fresh(workdir)
@@ -73,8 +76,8 @@ def run(
 
   config, stream = build(settings, dataset)
   opening = plan.describe(settings, config, workdir)
-  follows = paper.follows_paper(settings)
-  schedule = "paper" if follows else "reduced"
+  departures = tuple(paper.departures(settings))
+  schedule = "reduced" if departures else "paper"
   with Console(opening) as console, _naming_flags_to_try():
     return runs.run(
       config,
@@ -82,7 +85,7 @@ def run(
       workdir,
       seeds=settings.seeds,
       settings=settings.identity(),
-      labels=runs.Labels(settings.title, settings.preset, schedule),
+      labels=runs.Labels(settings.title, settings.preset, schedule, departures),
       report=lambda event: console(_in_flags(event)),
       patience=_PATIENCE,
       **options,

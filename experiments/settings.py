@@ -178,6 +178,17 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
     settings: of a run.
     given: names of the settings that the user has chosen.
   """
+  for name, other in without_effect(settings).items():
+    if name in given:
+      raise UserError(
+        name,
+        f"`{name}` has no effect with {other}",
+        "leave out one of them",
+      )
+
+
+def without_effect(settings: Settings) -> dict[str, str]:
+  """Names of settings that would change nothing, and because of what."""
   learned = settings.exemplars == "mnemonics"
   idle = []
   if settings.method == "joint":
@@ -206,14 +217,11 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
     if settings.method != "lucir":
       other = f"`method={settings.method}`"
     idle.append((("less_forget",), other))
+  found = {}
   for names, other in idle:
     for name in names:
-      if name in given:
-        raise UserError(
-          name,
-          f"`{name}` has no effect with {other}",
-          "leave out one of them",
-        )
+      found.setdefault(name, other)
+  return found
 
 
 def _bilevel(settings):

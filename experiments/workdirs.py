@@ -7,11 +7,19 @@ from pathlib import Path
 
 from experiments.settings import Settings
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.version import NUMERICS
 
 
-def default(settings: Settings, root: str = "runs") -> Path:
-  """A directory of its own for these settings, the same every time."""
-  digest = hashlib.sha256(json.dumps(settings.identity()).encode()).hexdigest()
+def default(settings: Settings, data: int, root: str = "runs") -> Path:
+  """A directory of its own for whatever gives the same numbers.
+
+  Args:
+    settings: of a run.
+    data: the checksum of what it learns.
+    root: where directories of runs are.
+  """
+  key = json.dumps([settings.identity(), data, NUMERICS])
+  digest = hashlib.sha256(key.encode()).hexdigest()
   memory = settings.memory.replace(":", "-")
   parts = [settings.dataset, settings.method, settings.exemplars, memory]
   return Path(root) / "_".join([*parts, f"n{settings.phases}", digest[:8]])

@@ -1,3 +1,11 @@
-"""The one place that holds the version number."""
+"""The one place that holds the version numbers."""
 
 __version__ = "0.1.0"
+
+NUMERICS = 1
+"""Version of the numbers: the same settings, data and seed give the same results.
+
+Base models and runs are found again by it. It grows with every change after which
+a run would end elsewhere than before by more than rounding
+(`tests/numerics_test.py` notices).
+"""

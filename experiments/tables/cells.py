@@ -12,6 +12,7 @@ from experiments.tables.rows import Row
 from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report import Run
+from mnemonics_jax.runs.environment import code
 
 MOMENTS = {"trained": "before", "final": "after"}  # ... the fine-tune.
 
@@ -45,8 +46,8 @@ def finished(cell: Cell, done: Run) -> dict[str, Any]:
   return {
     **cell,
     "status": "finished",
+    "code": code(done.config.get("environment", {})),
     "readout": results["readout"],
-    "schedule": results["schedule"],
     "seconds": sum(done.durations),
     "classes_seen": [p["classes_seen"] for p in phases],
     "accuracy": accuracy,
@@ -79,8 +80,8 @@ class Sheet:
     dataset: name of the data set.
     preset: name of the preset.
     rows: its rows, in order.
-    cells: in any order.
-    reductions: for each row, in what it differs from the paper.
+    cells: in any order; `departures` are the settings that differ from those
+      of the paper in the same row.
   """
 
   table: str
@@ -88,7 +89,6 @@ class Sheet:
   preset: str
   rows: Sequence[Row]
   cells: Sequence[Cell]
-  reductions: Mapping[str, Sequence[str]]
 
   @property
   def phases(self) -> list[int]:
@@ -109,16 +109,21 @@ class Sheet:
     ]
     return sorted(found, key=lambda cell: cell["seed"])
 
-  def paired(self, row: Row, phases: int) -> list[tuple[Cell, Cell]]:
-    """Cells of a row, each with that of its reference of the same seed."""
-    if row.reference is None:
-      return []
-    references = {cell["seed"]: cell for cell in self.of(row.reference, phases)}
+  def paired(
+    self, row: Row, reference: str, phases: int
+  ) -> list[tuple[Cell, Cell]]:
+    """Cells of a row, each with that of another row of the same seed."""
+    references = {cell["seed"]: cell for cell in self.of(reference, phases)}
     return [
       (cell, references[cell["seed"]])
       for cell in self.of(row.name, phases)
       if cell["seed"] in references
     ]
+
+
+def schedule(cell: Cell) -> str:
+  """`paper` if it may be compared with the published number beside it."""
+  return "reduced" if cell["departures"] else "paper"
 
 
 def average(

@@ -5,10 +5,11 @@
   python -m experiments.tables --table=2 --rows=herding,mnemonics --seeds=0,1
 
 Rows (choose some with --rows):
-  1   LwF, iCaRL, BiC and LUCIR with herding, and each with mnemonics:
-      lwf, lwf_mnemonics, icarl, icarl_mnemonics, bic, bic_mnemonics, lucir,
-      lucir_mnemonics. Mnemonics rows learn and adjust exemplars, transfer
-      weights and fine-tune; the others do none of it.
+  1   LwF, iCaRL, BiC and LUCIR (lwf, icarl, bic, lucir) with herding; each
+      with weight transfer and fine-tune besides (lwf_equal...); and each with
+      mnemonics (lwf_mnemonics...), which also learns and adjusts the exemplars.
+      The paper has the first and the last; the difference to the one between
+      them is what learning adds.
   2   LUCIR with weight transfer and fine-tune: random, random_adjust, herding,
       herding_adjust, mnemonics, mnemonics_adjust.
   s1  as 1, with a budget of exemplars for all classes together.
@@ -42,13 +43,13 @@ def main(_) -> None:
     source = dict(data_dir=FLAGS.data_dir, download=FLAGS.download)
   dataset = running.load_data(request.dataset, **source)
   # Imported here so that a mistake in the flags is answered at once.
-  from experiments.tables import views, writing
+  from experiments.tables import differences, views, writing
   from experiments.tables.filling import fill
 
   sheet = fill(request, dataset, tensorboard=FLAGS.tensorboard, saving=saving)
   for title, table in [
     *views.quantity_tables(sheet),
-    *views.difference_tables(sheet),
+    *differences.difference_tables(sheet),
   ]:
     print(f"\n{title}\n\n{views.markdown_table(table)}")
   print(f"\nTable: {writing.path_of(request, '.html')}")

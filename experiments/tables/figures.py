@@ -1,4 +1,4 @@
-"""Phase-wise curves of a table's rows, seeds merged (Figures 4 and S1)."""
+"""Figures of a table, seeds merged: curves (4, S1), moving exemplars (S2)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +11,53 @@ from experiments.tables import cells as table_cells
 from experiments.tables.cells import Sheet
 from experiments.tables.rows import UPPER_BOUND, Row
 from mnemonics_jax.report import drawing
+from mnemonics_jax.report.changes import histories
+from mnemonics_jax.report.distances import side_by_side
 from mnemonics_jax.report.drawing import COLORS, INK, MARKERS, Drawing, number
+from mnemonics_jax.report.merging import merge_seeds
+from mnemonics_jax.runs import load_run
 
 _PANELS = {None: "reported read-out", "nme": "nearest mean of exemplars (nme)"}
 
 
-def write(sheet: Sheet, directory: Path, name: str) -> list[Path]:
-  """Draws NAME_nN.png with its numbers as CSV for every N."""
+def write(sheet: Sheet, root: Path, name: str) -> None:
+  """Draws into ROOT/tables, with the numbers of each picture as CSV.
+
+  Args:
+    sheet: the cells.
+    root: where their runs are.
+    name: what names of files begin with.
+  """
   with matplotlib.rc_context(drawing.STYLE):
-    return [drawing.save(item, directory) for item in curves(sheet, name)]
+    for item in (*curves(sheet, name), *moves(sheet, root, name)):
+      drawing.save(item, root / "tables")
+
+
+def names(sheet: Sheet, name: str) -> tuple[list[str], list[str]]:
+  """Of the curves, and of the pictures of moving exemplars; all may lack."""
+  return (
+    [f"{name}_n{phases}" for phases in sheet.phases],
+    [f"{name}_distances_{row.name}" for row in sheet.shown],
+  )
+
+
+def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
+  """For every row that learns exemplars: how far they move, by N."""
+  for row in sheet.shown:
+    by_phases = {
+      phases: merge_seeds(
+        [load_run(root / c["workdir"]) for c in sheet.of(row.name, phases)]
+      )
+      for phases in sheet.phases
+    }
+    # Of runs that are not alike in all but their seeds, the first is shown.
+    runs = {n: found[0] for n, found in by_phases.items() if found}
+    runs = {n: r for n, r in runs.items() if histories(r, "exemplars")}
+    if runs:
+      titles = [f"N = {phases}" for phases in runs]
+      yield side_by_side(
+        f"{name}_distances_{row.name}", [*runs.values()], titles
+      )
 
 
 def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
@@ -51,23 +89,23 @@ def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
 
 
 def _style(sheet: Sheet, row: Row) -> dict:
-  """A colour for each row and its reference, which is dashed."""
+  """A colour for each row and its references, which are dashed or dotted."""
   if row.name == UPPER_BOUND:
     return dict(color=INK, linestyle=":", marker="", linewidth=1.6)
-  paired = {r.reference for r in sheet.rows}
   if sheet.table == "2":
-    names = [r.name.removesuffix("_adjust") for r in sheet.rows]
-    name, dashed = row.name.removesuffix("_adjust"), not row.fixed["adjust"]
+    family = lambda r: r.name.removesuffix("_adjust")
+    rank = 0 if row.fixed["adjust"] else 2
   else:
-    names = [r.reference or r.name for r in sheet.rows]
-    name, dashed = row.reference or row.name, row.name in paired
-  index = list(dict.fromkeys(names)).index(name)
+    family = lambda r: r.references[0] if r.references else r.name
+    compared = [name for r in sheet.rows for name in r.references]
+    rank = compared.count(row.name)
+  index = list(dict.fromkeys(map(family, sheet.rows))).index(family(row))
   return dict(
     color=COLORS[index],
-    linestyle=(0, (4, 2)) if dashed else "-",
+    linestyle=("-", (0, (1, 1.2)), (0, (4, 2)))[rank],
     marker=MARKERS[index],
-    markerfacecolor="white" if dashed else COLORS[index],
-    linewidth=1.4 if dashed else 2.0,
+    markerfacecolor="white" if rank else COLORS[index],
+    linewidth=1.4 if rank else 2.0,
   )
 
 

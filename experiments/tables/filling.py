@@ -1,12 +1,13 @@
 """Runs the cells of a table that have not finished."""
 
+import functools
 from pathlib import Path
 import sys
 import time
 import traceback
 from typing import Any, NamedTuple
 
-from experiments import command, running, workdirs
+from experiments import command, running
 from experiments.settings import Settings, build
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
@@ -52,14 +53,15 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
     **options: more arguments of `runs.run`.
   """
   work = _work(request, dataset)
-  cells, tasks = _read(request)
+  cells, tasks = _read(request, dataset.checksum)
+  write = functools.partial(write_table, request, data=dataset.checksum)
   finished = len(cells) - len(tasks)
   print(
     f"Table {request.table} on {request.dataset}: {len(cells)} cells, of which"
     f" {finished} have finished; written to {path_of(request, '.md')}.",
     flush=True,
   )
-  write_table(request, cells, draw=False)
+  write(cells, draw=False)
   options["base_models"] = request.root / "base_models"
   began = drawn = time.monotonic()
   worked = 0.0
@@ -76,13 +78,13 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
     cells[task.key] = _run(task, dataset, options)
     worked += work[task.key]
     draw = time.monotonic() - drawn > _SECONDS_BETWEEN_DRAWINGS
-    write_table(request, cells, draw=draw)
+    write(cells, draw=draw)
     drawn = time.monotonic() if draw else drawn
   for task in tasks:  # Another command may have ended some.
     done = _finished_run(task.workdir)
     if cells[task.key]["status"] == "pending" and done is not None:
       cells[task.key] = table_cells.finished(task.cell, done)
-  return write_table(request, cells, draw=True)
+  return write(cells, draw=True)
 
 
 def _work(request, dataset):
@@ -104,12 +106,12 @@ def _work(request, dataset):
   return work
 
 
-def _read(request) -> tuple[dict[str, Cell], list[_Task]]:
+def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
   """All cells by key as they are on disk, and the runs that are missing."""
   cells, tasks = {}, []
   for row, phases, seed in request.cells():
     settings = request.settings(row, phases, seed)
-    workdir = workdirs.default(settings, str(request.root))
+    workdir = request.workdir(row, phases, seed, data)
     cell = table_cells.pending(row, phases, seed, workdir.name)
     done = _finished_run(workdir)
     if done is None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
-from experiments import cifar, digits, options, running
+from experiments import cifar, digits, options, running, workdirs
 from experiments.settings import Settings
 from experiments.tables import rows as table_rows
 from experiments.tables.rows import Row
@@ -47,6 +48,9 @@ for _flag in FLAGS.get_key_flags_for_module(cifar):
   if _flag.name not in _DECIDED:
     flags.declare_key_flag(_flag.name)
 
+# Of settings in a file name; systems allow 255 characters in all.
+_LONGEST = 120
+
 _PHASES = {"cifar100": (5, 10, 25), "digits": (5,)}
 
 
@@ -80,8 +84,12 @@ class Request:
   def name(self) -> str:
     """File name of the table: tables of other settings have other names."""
     parts = [f"table_{self.table}", self.dataset, self.preset]
-    parts += [f"{k}-{v}" for k, v in self.given.items()]
-    return "_".join(parts).replace(":", "-").replace("/", "-")
+    given = "_".join(f"{k}-{v}" for k, v in self.given.items())
+    if len(given) > _LONGEST:
+      digest = hashlib.sha256(given.encode()).hexdigest()[:8]
+      given = f"{len(self.given)}-settings-{digest}"
+    name = "_".join([*parts, given] if given else parts)
+    return name.replace(":", "-").replace("/", "-")
 
   def settings(self, row: Row, phases: int, seed: int) -> Settings:
     memory = table_rows.memory(self.table, self.dataset)
@@ -94,6 +102,15 @@ class Request:
       phases=phases,
       seed=seed,
     )
+
+  def workdir(self, row: Row, phases: int, seed: int, data: int) -> Path:
+    """Where a cell is run; `data` is the checksum of what it learns."""
+    settings = self.settings(row, phases, seed)
+    return workdirs.default(settings, data, str(self.root))
+
+  def published(self, row: Row) -> dict[str, Any]:
+    """What the paper's cells of a row set, beside its schedule."""
+    return {**row.cell, **table_rows.memory(self.table, self.dataset)}
 
   def cells(self) -> Iterable[tuple[Row, int, int]]:
     """Every (row, N, seed); whole seeds first, so that pairs are complete."""

@@ -1,18 +1,16 @@
-"""The paper's tables: what their rows set, and the numbers it printed."""
+"""The rows of the paper's tables, and what they set."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import functools
-import importlib.resources
 from typing import Any
 
+from experiments.paper import BASELINE, COMPONENTS, METHODS
 from experiments.settings import FINETUNING, LEARNING, Settings
 from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
 
 TABLES = ("1", "2", "s1", "s2")
 UPPER_BOUND = "joint"
-_METHODS = ("lwf", "icarl", "bic", "lucir")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Row:
     label: what the table calls it.
     fixed: settings that make it this row.
     paper: its name in `paper_tables.yaml`, None if the paper does not have it.
-    reference: name of the row its paired differences are taken to, or None.
+    references: names of the rows its paired differences are taken to.
     defaults: settings that a flag may replace, else the paper's.
   """
 
@@ -32,79 +30,92 @@ class Row:
   label: str
   fixed: Mapping[str, Any]
   paper: str | None = None
-  reference: str | None = None
+  references: tuple[str, ...] = ()
   defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def cell(self) -> dict[str, Any]:
+    """What the row sets where nothing is reduced."""
+    return {**(COMPONENTS if self.defaults else {}), **self.fixed}
 
 
 def rows(table: str, preset: str) -> list[Row]:
-  """All rows of a table of the paper.
+  """All rows of a table of the paper, and those that make it readable.
 
   The paper fine-tunes the whole network and learns exemplars through it; the
   reduced presets do what works on short schedules: the head only.
   """
-  reduced = preset != "paper"
-  training = dict(
-    transfer="in_out",
-    finetune="head" if reduced else "all",
-    recipe="tuned" if reduced else "paper",
-  )
-  learned = dict(exemplars="mnemonics", adjust=True)
+  training = dict(COMPONENTS, recipe="paper")
+  if preset != "paper":
+    training |= dict(finetune="head", recipe="tuned")
   if table == "2":
-    return [
-      Row(
-        kind + ("_adjust" if adjust else ""),
-        f"{kind}, {'adjusted' if adjust else 'not adjusted'}",
-        dict(method="lucir", exemplars=kind, adjust=adjust),
-        f"{'ours' if kind == 'mnemonics' else kind}_{'adj' if adjust else 'noadj'}",
-        None if (kind, adjust) == ("herding", False) else "herding",
-        training,
-      )
-      for kind in ("random", "herding", "mnemonics")
-      for adjust in (False, True)
-    ]
+    return _exemplar_rows(training)
   if table == "s2":
-    without = dict(method="lucir", distill=False, **learned)
-    with_ = dict(method="lucir", distill=True, **learned)
-    return [
-      Row(
-        "nodistill", "without distillation", without,
-        "without", "distill", training
-      ),
-      Row(
-        "distill", "with distillation", with_,
-        "with", None, training
-      ),
-    ]  # fmt: skip
-  plain = dict(
-    exemplars="herding", adjust=False, transfer="none", finetune="none"
-  )
-  found = []
-  for method in _METHODS:
-    label = registry.METHODS[method].label
-    found += [
-      Row(method, label, dict(method=method, **plain), label),
-      Row(
-        f"{method}_mnemonics",
-        f"{label} with mnemonics",
-        dict(method=method, **learned),
-        f"{label}_ours",
-        method,
-        training,
-      ),
-    ]
-  return found
+    return _distillation_rows(training)
+  return [row for method in METHODS for row in _method_rows(method, training)]
+
+
+def _exemplar_rows(training: Mapping[str, Any]) -> list[Row]:
+  return [
+    Row(
+      kind + ("_adjust" if adjust else ""),
+      f"{kind}, {'adjusted' if adjust else 'not adjusted'}",
+      dict(method="lucir", exemplars=kind, adjust=adjust),
+      f"{'ours' if kind == 'mnemonics' else kind}_{'adj' if adjust else 'noadj'}",
+      () if (kind, adjust) == ("herding", False) else ("herding",),
+      training,
+    )
+    for kind in ("random", "herding", "mnemonics")
+    for adjust in (False, True)
+  ]
+
+
+def _distillation_rows(training: Mapping[str, Any]) -> list[Row]:
+  learned = dict(method="lucir", exemplars="mnemonics", adjust=True)
+  return [
+    Row(
+      "nodistill", "without distillation", dict(learned, distill=False),
+      "without", ("distill",), training
+    ),
+    Row(
+      "distill", "with distillation", dict(learned, distill=True),
+      "with", (), training
+    ),
+  ]  # fmt: skip
+
+
+def _method_rows(method: str, training: Mapping[str, Any]) -> list[Row]:
+  """A baseline, the same with mnemonics' other components, and mnemonics.
+
+  The paper has the first and the last; between them, the second tells what
+  weight transfer and fine-tune add, and what learning adds to these.
+  """
+  label = registry.METHODS[method].label
+  equal = f"{method}_equal"
+  return [
+    Row(method, label, dict(method=method, **BASELINE), label),
+    Row(
+      equal,
+      f"{label}, equal components",
+      dict(method=method, exemplars="herding", adjust=False),
+      None,
+      (method,),
+      training,
+    ),
+    Row(
+      f"{method}_mnemonics",
+      f"{label} with mnemonics",
+      dict(method=method, exemplars="mnemonics", adjust=True),
+      f"{label}_ours",
+      (method, equal),
+      training,
+    ),
+  ]
 
 
 def upper_bound() -> Row:
   """Joint training on all data seen so far; only in the paper's figures."""
-  fixed = dict(
-    method="joint",
-    exemplars="herding",
-    adjust=False,
-    transfer="none",
-    finetune="none",
-    distill=True,
-  )
+  fixed = dict(method="joint", distill=True, **BASELINE)
   return Row(UPPER_BOUND, "upper bound (joint training)", fixed)
 
 
@@ -170,24 +181,3 @@ def settings(
   decided = {k: v for k, v in decided.items() if k not in idle}
   cell = dict(dataset=dataset, preset=preset, phases=phases, seeds=(seed,))
   return Settings(**{**values, **decided, **cell})
-
-
-def paper_number(
-  table: str, quantity: str, row: Row, dataset: str, phases: int
-) -> float | None:
-  """`avg_acc` or `forgetting` of a cell as a fraction, None if not printed."""
-  published = _published()
-  if row.paper is None or phases not in published["columns_N"]:
-    return None
-  numbers = published[f"table_{table}"][quantity][row.paper].get(dataset)
-  if numbers is None:
-    return None
-  return numbers[published["columns_N"].index(phases)] / 100
-
-
-@functools.cache
-def _published():
-  import yaml
-
-  path = importlib.resources.files("experiments") / "paper_tables.yaml"
-  return yaml.safe_load(path.read_text(encoding="utf-8"))

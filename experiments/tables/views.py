@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.tables import cells as table_cells
-from experiments.tables import rows as table_rows
-from experiments.tables.cells import MOMENTS, Cell, Sheet
-from mnemonics_jax.registry import READOUTS
+from experiments.tables import differences, published
+from experiments.tables.cells import Cell, Sheet
 from mnemonics_jax.report import markup, page
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
@@ -15,17 +14,11 @@ from mnemonics_jax.report.tables import (
   Table,
   interval,
   percent,
-  points,
 )
 
 _NAMES = {"cifar100": "CIFAR-100"}
-_DIFFERENCE_NOTE = (
-  "Paired seed by seed: the row minus its reference, mean ± 95 % confidence"
-  " interval, in percentage points of average accuracy; before and after the"
-  " fine-tune, read out by the head and by the nearest mean of exemplars (nme)."
-  " The reported read-out is marked. “less by” says how much less than the"
-  " reference was forgotten."
-)
+_QUANTITIES = {"avg_acc": "average accuracy", "forgetting": "forgetting"}
+_DOUBTFUL = " †"  # Marks numbers that the paper prints otherwise elsewhere.
 
 
 def title(sheet: Sheet) -> str:
@@ -52,8 +45,8 @@ def introduction(sheet: Sheet) -> list[str]:
       f" dashes. {measured}."
     ]
   done = [cell for cell in sheet.cells if cell["status"] == "finished"]
-  if any(cell["schedule"] != "paper" for cell in done):
-    text.append(_reduced(sheet))
+  if any(cell["departures"] for cell in done):
+    text.append(_reduced(sheet, done))
   if len(done) < len(sheet.cells):
     lost = sum(cell["status"] == "failed" for cell in sheet.cells)
     text.append(
@@ -63,7 +56,7 @@ def introduction(sheet: Sheet) -> list[str]:
   return text
 
 
-def _reduced(sheet):
+def _reduced(sheet, done):
   """What “reduced” means in the schedule column."""
   text = (
     "Rows whose schedule is “reduced” can be compared with each other, not with"
@@ -71,10 +64,10 @@ def _reduced(sheet):
   )
   if sheet.dataset != "cifar100":
     return f"{text}."
-  by_row = [sheet.reductions[row.name] for row in sheet.shown]
-  everywhere = [item for item in by_row[0] if all(item in r for r in by_row)]
+  each = [cell["departures"] for cell in done]
+  everywhere = [item for item in each[0] if all(item in d for d in each)]
   somewhere = dict.fromkeys(
-    item for row in by_row for item in row if item not in everywhere
+    item for d in each for item in d if item not in everywhere
   )
   if everywhere:
     text += f": {', '.join(everywhere)}"
@@ -99,16 +92,19 @@ def quantity_table(
     for phases in sheet.phases:
       found = sheet.of(row.name, phases)
       done.append(found)
-      printed = table_rows.paper_number(
-        sheet.table, quantity, row, sheet.dataset, phases
-      )
-      line += [_measured(sheet, row.name, phases, of), percent(printed)]
+      place = sheet.table, quantity, row, sheet.dataset, phases
+      printed = percent(published.paper_number(*place))
+      if published.contradiction(*place):
+        printed += _DOUBTFUL
+      line += [_measured(sheet, row.name, phases, of), printed]
     rows.append(
       [
         *line,
         _one_or_each([", ".join({c["readout"]: 0 for c in d}) for d in done]),
         _one_or_each([str(len(d)) for d in done]),
-        _one_or_each([", ".join({c["schedule"]: 0 for c in d}) for d in done]),
+        _one_or_each(
+          [", ".join({table_cells.schedule(c): 0 for c in d}) for d in done]
+        ),
       ]
     )
   return Table(
@@ -122,6 +118,27 @@ def quantity_table(
     rows,
     groups=[("", 1), *((f"N = {n}", 2) for n in sheet.phases), ("", 3)],
   )
+
+
+def footnotes(sheet: Sheet) -> list[str]:
+  """Where the paper prints several numbers for a run of this table."""
+  found = []
+  for quantity, name in _QUANTITIES.items():
+    for row in sheet.shown:
+      for phases in sheet.phases:
+        numbers = published.contradiction(
+          sheet.table, quantity, row, sheet.dataset, phases
+        )
+        if numbers:
+          each = ", ".join(
+            f"{percent(number)} in Table {table.upper()}"
+            for table, number in numbers.items()
+          )
+          found.append(
+            f"{_DOUBTFUL.strip()} The paper contradicts itself: for {name} of"
+            f" this run ({row.label}, N = {phases}) it prints {each}."
+          )
+  return found
 
 
 def _measured(sheet, row, phases, of):
@@ -140,43 +157,6 @@ def _one_or_each(texts):
   return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
 
 
-def difference_table(sheet: Sheet, phases: int) -> Table | None:
-  """Each row minus its reference for every read-out; None without pairs."""
-  labels = {row.name: row.label for row in sheet.rows}
-  references = {row.reference for row in sheet.rows if row.reference}
-  shared = len(references) == 1
-  rows = []
-  for row in sheet.shown:
-    pairs = sheet.paired(row, phases)
-    if not pairs:
-      continue
-    minus = "" if shared else f" − {labels[str(row.reference)]}"
-    line = [row.label + minus, str(len(pairs))]
-    for readout in READOUTS:
-      for moment in MOMENTS:
-        found = table_cells.estimate(
-          table_cells.average(cell, readout, moment)
-          - table_cells.average(reference, readout, moment)
-          for cell, reference in pairs
-        )
-        reported = readout == pairs[0][0]["readout"] and moment == "final"
-        line.append(_signed(found) + (REPORTED if reported else ""))
-    found = table_cells.estimate(
-      table_cells.forgetting(reference) - table_cells.forgetting(cell)
-      for cell, reference in pairs
-    )
-    rows.append([*line, _signed(found)])
-  first = f"minus {labels[references.pop()]}" if shared else "row"
-  header = [first, "seeds", *[*MOMENTS.values()] * len(READOUTS), "less by"]
-  groups = [("", 2), *((name, 2) for name in READOUTS), ("forgetting", 1)]
-  return Table(header, rows, groups=groups) if rows else None
-
-
-def _signed(found):
-  mean, half = found
-  return points(mean) + ("" if half is None else f" ± {percent(half)}")
-
-
 def quantity_tables(sheet: Sheet) -> list[tuple[str, Table]]:
   """Average accuracy and forgetting, of the reported read-out."""
   return [
@@ -188,14 +168,6 @@ def quantity_tables(sheet: Sheet) -> list[tuple[str, Table]]:
       "Forgetting in percentage points",
       quantity_table(sheet, "forgetting", table_cells.forgetting),
     ),
-  ]
-
-
-def difference_tables(sheet: Sheet) -> list[tuple[str, Table]]:
-  return [
-    (f"N = {phases}", found)
-    for phases in sheet.phases
-    if (found := difference_table(sheet, phases))
   ]
 
 
@@ -215,7 +187,7 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
     ),
     "duration": f"{format_duration(seconds)} of training, all cells together",
     "jax": environment.get("packages", {}).get("jax"),
-    "code": environment.get("git_commit"),
+    **_code(sheet),
     **{
       f"failed {table_cells.key(cell)}": cell["reason"]
       for cell in sheet.cells
@@ -224,28 +196,62 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
   }
 
 
+def _code(sheet):
+  """Which cells each state of the code has made."""
+  made = {}
+  for cell in sheet.cells:
+    if cell["status"] == "finished":
+      made.setdefault(cell["code"], []).append(table_cells.key(cell))
+  if len(made) == 1:
+    return {"code of all cells": next(iter(made))}
+  return {
+    f"code {i}": f"{code}: {', '.join(keys)}"
+    for i, (code, keys) in enumerate(made.items(), 1)
+  }
+
+
 def markdown(
-  sheet: Sheet, record: dict[str, Any], pictures: Sequence[str] = ()
+  sheet: Sheet,
+  record: dict[str, Any],
+  curves: Sequence[Path] = (),
+  moves: Sequence[Path] = (),
 ) -> str:
   """The table as a Markdown document.
 
   Args:
     sheet: the cells.
     record: commands and environment.
-    pictures: paths of the curves, relative to the document.
+    curves: pictures of accuracies, beside the document.
+    moves: pictures of the distance that exemplars move.
   """
   parts = [f"# {title(sheet)}", *introduction(sheet)]
   for name, table in quantity_tables(sheet):
     parts += [f"## {name}", markdown_table(table)]
-  differences = difference_tables(sheet)
-  if differences:
-    parts += ["## Paired differences", _DIFFERENCE_NOTE]
-  for name, table in differences:
+  parts += footnotes(sheet)
+  paired = differences.difference_tables(sheet)
+  if paired:
+    parts += ["## Paired differences", differences.NOTE]
+  for name, table in paired:
     parts += [f"### {name}", markdown_table(table)]
-  if pictures:
-    parts += ["## Curves", *(f"![{Path(p).stem}]({p})" for p in pictures)]
+  for (name, note), pictures in _pictures(curves, moves):
+    parts += [f"## {name}", note] if note else [f"## {name}"]
+    parts += [f"![{path.stem}]({path.name})" for path in pictures]
   lines = [f"- {k}: `{v}`" for k, v in facts(sheet, record).items()]
   return "\n\n".join([*parts, "## Where from", "\n".join(lines)]) + "\n"
+
+
+def _pictures(curves, moves):
+  """Titles and notes of those sections that have pictures."""
+  note = (
+    "Distance of learned exemplars to the images they began with, in the"
+    " features of the network that was fixed while they moved: a line per phase,"
+    " smoothed, and faintly what was measured, the mean over the seeds."
+  )
+  sections = [
+    (("Curves", ""), curves),
+    (("How far exemplars move", note), moves),
+  ]
+  return [(words, found) for words, found in sections if found]
 
 
 def markdown_table(table: Table) -> str:
@@ -268,7 +274,10 @@ def markdown_table(table: Table) -> str:
 
 
 def html(
-  sheet: Sheet, record: dict[str, Any], pictures: Sequence[Path] = ()
+  sheet: Sheet,
+  record: dict[str, Any],
+  curves: Sequence[Path] = (),
+  moves: Sequence[Path] = (),
 ) -> str:
   """The table as one page that holds everything."""
   lead = "".join(
@@ -279,21 +288,24 @@ def html(
     f"<h2>{name}</h2>{markup.table(table)}"
     for name, table in quantity_tables(sheet)
   ]
-  differences = difference_tables(sheet)
-  if differences:
+  sections += [
+    f'<p class="note">{markup.text(note)}</p>' for note in footnotes(sheet)
+  ]
+  paired = differences.difference_tables(sheet)
+  if paired:
     tables = "".join(
-      f"<h4>{name}</h4>{markup.table(table)}" for name, table in differences
+      f"<h4>{name}</h4>{markup.table(table)}" for name, table in paired
     )
     sections.append(
-      f'<h2>Paired differences</h2><p class="note">{_DIFFERENCE_NOTE}</p>'
+      f'<h2>Paired differences</h2><p class="note">{differences.NOTE}</p>'
       + tables
     )
-  curves = "".join(
-    markup.picture(path, f"Numbers: {path.stem}.csv", wide=True)
-    for path in pictures
-  )
-  if curves:
-    sections.append(f"<h2>Curves</h2>{curves}")
+  for (name, note), pictures in _pictures(curves, moves):
+    shown = "".join(
+      markup.picture(path, f"Numbers: {path.stem}.csv", wide=True)
+      for path in pictures
+    )
+    sections.append(f"<h2>{name}</h2><p>{markup.text(note)}</p>{shown}")
   sections.append(f"<h2>Where from</h2>{markup.pairs(facts(sheet, record))}")
   body = "".join(f"<section>{section}</section>" for section in sections)
   return page.document(

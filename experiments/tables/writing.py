@@ -5,13 +5,12 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from experiments import workdirs
-from experiments.paper import reductions
+from experiments.paper import departures
 from experiments.tables import figures, views
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import environment, files, layout
+from mnemonics_jax.runs import environment, files, layout, lock
 
 
 def path_of(request: Request, suffix: str) -> Path:
@@ -20,40 +19,63 @@ def path_of(request: Request, suffix: str) -> Path:
 
 
 def write_table(
-  request: Request, cells: Mapping[str, Cell], *, draw: bool
+  request: Request, cells: Mapping[str, Cell], *, data: int, draw: bool
 ) -> Sheet:
   """Writes the table with these cells and those other commands have added.
 
   Args:
     request: the table.
     cells: by key; what is pending here may have finished elsewhere.
+    data: checksum of what they are run on.
     draw: whether to draw the curves, too.
   """
   path = path_of(request, ".json")
-  written = _read(path)
-  cells = _merge(request, written.get("cells", {}), cells)
-  sheet = _sheet(request, cells.values())
-  commands = [*written.get("commands", ()), environment.command()]
-  record = {
-    "table": request.table,
-    "dataset": request.dataset,
-    "preset": request.preset,
-    "flags": dict(request.given),
-    "commands": list(dict.fromkeys(commands)),
-    "environment": _environment(request, cells.values())
-    or written.get("environment", {}),
-    "cells": cells,
-  }
-  layout.write_json(path, record)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  # What another command adds between reading and writing would be lost.
+  with lock.waiting(path.with_suffix(".lock")):
+    written = _read(path)
+    cells = _merge(request, written.get("cells", {}), cells, data)
+    commands = [*written.get("commands", ()), environment.command()]
+    record = {
+      "table": request.table,
+      "dataset": request.dataset,
+      "preset": request.preset,
+      "flags": dict(request.given),
+      "commands": list(dict.fromkeys(commands)),
+      "environment": _environment(request, cells.values())
+      or written.get("environment", {}),
+      "cells": cells,
+    }
+    layout.write_json(path, record)
+    return _write_views(request, record, draw)
+
+
+def _write_views(request: Request, record: dict[str, Any], draw: bool) -> Sheet:
+  """The table for people."""
+  sheet = Sheet(
+    table=request.table,
+    dataset=request.dataset,
+    preset=request.preset,
+    rows=request.available,
+    cells=list(record["cells"].values()),
+  )
   if draw:
-    figures.write(sheet, path.parent, request.name)
-  curves = [path_of(request, f"_n{phases}.png") for phases in sheet.phases]
-  curves = [curve for curve in curves if curve.exists()]
-  text = views.markdown(sheet, record, [curve.name for curve in curves])
-  files.write_text(path_of(request, ".md"), text)
-  page = views.html(sheet, record, curves)
-  files.write_text(path_of(request, ".html"), page)
+    figures.write(sheet, request.root, request.name)
+  pictures = [
+    [path for name in names if (path := _picture(request, name)).exists()]
+    for names in figures.names(sheet, request.name)
+  ]
+  files.write_text(
+    path_of(request, ".md"), views.markdown(sheet, record, *pictures)
+  )
+  files.write_text(
+    path_of(request, ".html"), views.html(sheet, record, *pictures)
+  )
   return sheet
+
+
+def _picture(request: Request, name: str) -> Path:
+  return request.root / "tables" / f"{name}.png"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -67,39 +89,37 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge(
-  request: Request, written: Mapping[str, Cell], cells: Mapping[str, Cell]
+  request: Request,
+  written: Mapping[str, Cell],
+  cells: Mapping[str, Cell],
+  data: int,
 ) -> dict[str, Cell]:
   """Cells that are still valid, and what this command knows better."""
   rows = {row.name: row for row in request.available}
 
   def valid(cell):
-    """Whether it would be run in the same way today."""
+    """Whether it would get the same numbers today."""
     row = rows.get(cell["row"])
     if row is None:
       return False
-    settings = request.settings(row, cell["phases"], cell["seed"])
-    return workdirs.default(settings).name == cell["workdir"]
+    place = request.workdir(row, cell["phases"], cell["seed"], data)
+    return place.name == cell["workdir"]
 
   merged = {key: cell for key, cell in written.items() if valid(cell)}
   for key, cell in cells.items():
     if cell["status"] != "pending" or key not in merged:
       merged[key] = cell
-  return merged
+  return {
+    key: {**cell, "departures": _departures(request, cell)}
+    for key, cell in merged.items()
+  }
 
 
-def _sheet(request: Request, cells: Iterable[Cell]) -> Sheet:
-  phases, seed = request.phases[0], request.seeds[0]
-  return Sheet(
-    table=request.table,
-    dataset=request.dataset,
-    preset=request.preset,
-    rows=request.available,
-    cells=list(cells),
-    reductions={
-      row.name: reductions(request.settings(row, phases, seed))
-      for row in request.available
-    },
-  )
+def _departures(request: Request, cell: Cell) -> list[str]:
+  """In what a cell differs from the paper's in its place."""
+  row = next(r for r in request.available if r.name == cell["row"])
+  settings = request.settings(row, cell["phases"], cell["seed"])
+  return departures(settings, request.published(row))
 
 
 def _environment(request: Request, cells: Iterable[Cell]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
+import zlib
 
 from jaxtyping import Int32, UInt8
 import numpy as np
@@ -62,6 +64,16 @@ class Dataset:
     """Height, width and channels."""
     _, height, width, channels = self.train_images.shape
     return height, width, channels
+
+  @functools.cached_property
+  def checksum(self) -> int:
+    """A number that changes with the images and labels."""
+    crc = 0
+    for array in (
+      self.train_images, self.train_labels, self.test_images, self.test_labels
+    ):  # fmt: skip
+      crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+    return crc
 
 
 def verify(dataset: Dataset, source: str | None = None) -> Dataset:

@@ -9,6 +9,7 @@ import matplotlib
 from mnemonics_jax.report import (
   changes,
   charts,
+  distances,
   drawing,
   images,
   maps,
@@ -31,7 +32,11 @@ DRAWERS: tuple[Callable[[Run], Iterator[drawing.Drawing]], ...] = (
 
 COMPARISONS: tuple[
   Callable[[Sequence[Run]], Iterator[drawing.Drawing]], ...
-] = (charts.comparison_curves, maps.comparison_map)
+] = (
+  charts.comparison_curves,
+  maps.comparison_map,
+  distances.comparison_distances,
+)
 
 
 def write_figures(workdir: str | os.PathLike[str] | Run) -> list[Path]:

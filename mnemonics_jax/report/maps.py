@@ -18,6 +18,7 @@ _MAX_ROWS = 4
 # t-SNE of a thousand points takes seconds.
 _MAX_POINTS, _MAX_POINTS_PER_ROW = 1500, 900
 _MIN_POINTS = 10
+_GREY = "0.68"  # Of classes that have no colour.
 
 
 class Panel(NamedTuple):
@@ -26,9 +27,10 @@ class Panel(NamedTuple):
   Attributes:
     row: which of the runs, from 0.
     phase: the phase.
-    features: [n, d], of test images, then of exemplars.
+    features: [n, d], of test images, of exemplars, of other classes.
     labels: classes of the n, in the learned order.
     exemplar: which of the n are exemplars.
+    other: which of the n stand for a whole class that is not mapped.
   """
 
   row: int
@@ -36,6 +38,16 @@ class Panel(NamedTuple):
   features: np.ndarray
   labels: np.ndarray
   exemplar: np.ndarray
+  other: np.ndarray
+
+  @property
+  def classes(self) -> np.ndarray:
+    """The classes that are mapped."""
+    return np.unique(self.labels[~self.other])
+
+  def take(self, rows: np.ndarray) -> "Panel":
+    """The panel with some of the n."""
+    return Panel(self.row, self.phase, *(array[rows] for array in self[2:]))
 
 
 def embed(features: np.ndarray) -> np.ndarray:
@@ -94,15 +106,19 @@ def panels(run: Run, row: int = 0) -> list[Panel]:
     test, test_labels, exemplars, exemplar_labels = (
       arrays[f"features/{name}"] for name in names
     )
+    # Runs of earlier versions have none of other classes.
+    others = arrays.get("features/others", test[:0])
+    other_labels = arrays.get("features/others_labels", test_labels[:0])
     if len(np.unique(test_labels)) >= _PANELS[len(found)]:
-      classes = np.concatenate([test_labels, exemplar_labels])
+      sizes = len(test), len(exemplars), len(others)
       found.append(
         Panel(
           row,
           phase,
-          np.concatenate([test, exemplars]),
-          classes,
-          np.arange(len(classes)) >= len(test_labels),
+          np.concatenate([test, exemplars, others]),
+          np.concatenate([test_labels, exemplar_labels, other_labels]),
+          np.repeat([False, True, False], sizes),
+          np.repeat([False, False, True], sizes),
         )
       )
   return found
@@ -112,28 +128,21 @@ def thin(found: Sequence[Panel], most: int) -> list[Panel]:
   """About `most` points in all: the same number for every class of a panel.
 
   Up to a third of them are exemplars, the first ones; test images are taken
-  at even steps.
+  at even steps. Other classes, a point each, all stay.
   """
-  groups = sum(len(np.unique(panel.labels)) for panel in found)
+  groups = sum(len(panel.classes) for panel in found)
   each = max(most // max(groups, 1), 3)
   out = []
   for panel in found:
-    rows = []
-    for label in np.unique(panel.labels):
-      members = panel.labels == label
+    rows = [np.flatnonzero(panel.other)]
+    for label in panel.classes:
+      members = (panel.labels == label) & ~panel.other
       exemplars = np.flatnonzero(members & panel.exemplar)[: each // 3]
       real = np.flatnonzero(members & ~panel.exemplar)
       count = min(len(real), each - len(exemplars))
       steps = np.linspace(0, len(real) - 1, count).round().astype(int)
       rows += [real[steps], exemplars]
-    kept = np.concatenate(rows)
-    out.append(
-      panel._replace(
-        features=panel.features[kept],
-        labels=panel.labels[kept],
-        exemplar=panel.exemplar[kept],
-      )
-    )
+    out.append(panel.take(np.concatenate(rows)))
   return out
 
 
@@ -153,7 +162,7 @@ def _map(
   placed = list(zip(found, np.split(points, ends[:-1]), strict=True))
 
   results = runs[0].results
-  classes = np.unique(np.concatenate([panel.labels for panel in found]))
+  classes = np.unique(np.concatenate([panel.classes for panel in found]))
   colors: dict[int, str] = dict(zip(classes.tolist(), COLORS, strict=False))
   columns = max(
     sum(panel.row == row for panel in found) for row in range(len(runs))
@@ -185,7 +194,7 @@ def _map(
     in_row = [(panel, xy) for panel, xy in placed if panel.row == row]
     for ax, (panel, xy) in zip(axes[row], in_row, strict=False):
       _panel(ax, panel, xy, colors)
-      few = len(np.unique(panel.labels))
+      few = len(panel.classes)
       seen = sum(results["classes_per_phase"][: panel.phase + 1])
       ax.set_title(
         f"after phase {panel.phase}: {few} of {seen} classes", fontsize=9.5
@@ -194,20 +203,20 @@ def _map(
         [
           titles[row],
           panel.phase,
-          "exemplar" if is_exemplar else "test",
+          kind,
           int(label),
           results["class_names"][label],
           number(x),
           number(y),
         ]
-        for (x, y), label, is_exemplar in zip(
-          xy, panel.labels, panel.exemplar, strict=True
+        for (x, y), label, kind in zip(
+          xy, panel.labels, _kinds(panel), strict=True
         )
       ]
     if len(runs) > 1:
       axes[row, 0].set_ylabel(shorten(titles[row], 34), fontsize=10)
   figure.legend(
-    handles=_legend(results, colors),
+    handles=_legend(results, colors, any(p.other.any() for p in found)),
     loc="outside right upper" if alone else "outside lower left",
     ncols=1 if alone else columns + 1,
     fontsize=9,
@@ -218,10 +227,18 @@ def _map(
   yield Drawing(name, figure, header, rows)
 
 
+def _kinds(panel: Panel) -> np.ndarray:
+  """What each point is, for the numbers beside the picture."""
+  kinds = np.where(panel.exemplar, "exemplar", "test")
+  return np.where(panel.other, "other", kinds)
+
+
 def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
   ax.set_visible(True)
+  others = xy[panel.other]
+  ax.scatter(*others.T, s=16, marker="x", color=_GREY, linewidths=0.8, zorder=1)
   for label, color in colors.items():
-    members = panel.labels == label
+    members = (panel.labels == label) & ~panel.other
     real, stars = xy[members & ~panel.exemplar], xy[members & panel.exemplar]
     ax.scatter(*real.T, s=9, color=color, alpha=0.45, linewidths=0, zorder=2)
     ax.scatter(
@@ -239,7 +256,7 @@ def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
   ax.spines[:].set_visible(True)
 
 
-def _legend(results, colors: dict[int, str]) -> list[Line2D]:
+def _legend(results, colors: dict[int, str], others: bool) -> list[Line2D]:
   phase_of = np.repeat(
     np.arange(len(results["classes_per_phase"])), results["classes_per_phase"]
   )
@@ -253,11 +270,15 @@ def _legend(results, colors: dict[int, str]) -> list[Line2D]:
       color=color,
       markersize=size,
       markeredgecolor="black" if marker == "*" else color,
-      markeredgewidth=0.6 if marker == "*" else 0,
+      markeredgewidth=0 if marker == "o" else 0.6,
       alpha=alpha,
       label=label,
     )
 
+  marks = [mark("test image", "0.4", "o", 4, 0.6)]
+  marks.append(mark("exemplar", "0.85", "*", 9))
+  if others:
+    marks.append(mark("another class", _GREY, "x", 4))
   return [
     mark(
       f"{shorten(results['class_names'][label])} (phase {phase_of[label]})",
@@ -266,4 +287,4 @@ def _legend(results, colors: dict[int, str]) -> list[Line2D]:
       6,
     )
     for label, color in colors.items()
-  ] + [mark("test image", "0.4", "o", 4, 0.6), mark("exemplar", "0.85", "*", 9)]
+  ] + marks

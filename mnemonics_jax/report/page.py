@@ -30,6 +30,21 @@ _CURVES_CAPTION = (
   "images: the upper bound. Runs that differ in their seeds only are one curve."
 )
 
+# Pictures of a comparison that have a section of their own.
+_WIDE = {
+  "comparison_map": (
+    "Map of features",
+    f"{MAP_CAPTION} One row per run (at most four), the first seed of each.",
+  ),
+  "comparison_distances": (
+    "How far exemplars move",
+    "Distance of learned exemplars to the images they began with, in the "
+    "features of the network that was fixed while they moved, after each meta "
+    "epoch. One line per phase, dark to bright, smoothed; faint lines are what "
+    "was measured, the mean over the seeds. One column per run (at most four).",
+  ),
+}
+
 
 def build(
   workdirs: Sequence[str | os.PathLike[str]],
@@ -122,31 +137,27 @@ def _comparison(runs: Sequence[Run]) -> str:
     if table.rows:
       compared.append(f"<h4>Read-out {readout}</h4>{markup.table(table)}")
   drawn = figures.write_comparison(merged, runs[0].path / "figures")
-  curves, maps = (
-    "".join(
-      markup.picture(path, f"Numbers: figures/{path.stem}.csv", wide=wide)
-      for path in drawn
-      if (path.stem == "comparison_map") is wide
+  by_kind = {kind: "" for kind in ("curves", *_WIDE)}
+  for path in drawn:
+    kind = path.stem if path.stem in _WIDE else "curves"
+    by_kind[kind] += markup.picture(
+      path, f"Numbers: figures/{path.stem}.csv", wide=kind in _WIDE
     )
-    for wide in (False, True)
+  wide = "".join(
+    f"<section><h2>{title}</h2><p>{markup.text(caption)}</p>"
+    f'<div class="single">{by_kind[kind]}</div></section>'
+    for kind, (title, caption) in _WIDE.items()
+    if by_kind[kind]
   )
-  if maps:
-    caption = (
-      f"{MAP_CAPTION} One row per run (at most four), the first seed of each."
-    )
-    maps = (
-      f"<section><h2>Map of features</h2><p>{markup.text(caption)}</p>"
-      f'<div class="single">{maps}</div></section>'
-    )
   parts = [
     f'<header><p class="kind">Comparison of {len(runs)} runs</p>'
     f"<h1>{markup.text(common_title(runs) or 'Runs')}</h1>"
     f'<p class="lead">{markup.text(summary.compare(names, merged))}</p></header>',
     f'<section class="compare"><h2>Side by side</h2>'
     f"<p>{_CURVES_CAPTION}</p>"
-    f'<div class="row">{curves}</div>{"".join(compared)}'
+    f'<div class="row">{by_kind["curves"]}</div>{"".join(compared)}'
     f'<p class="note">{_COMPARISON_NOTE}</p></section>',
-    maps,
+    wide,
     "<h2>The runs one by one</h2>",
   ]
   for name, run in zip(labels(runs), runs, strict=True):

@@ -170,8 +170,8 @@ def exemplars(run: Run) -> Section | None:
 
 MAP_CAPTION = (
   "What the network makes of a few classes: each dot is a test image, each "
-  "star an exemplar, placed by t-SNE so that images with similar features lie "
-  "close together. Good exemplars lie inside the cloud of their class; clouds "
+  "star an exemplar, each grey cross another class, placed by "
+  "t-SNE so that images with similar features lie close together. Good exemplars lie inside the cloud of their class; clouds "
   "that run into each other are classes the network confuses. All panels share "
   "one map, so places can be compared; distances between far groups and the "
   "axes themselves mean nothing."

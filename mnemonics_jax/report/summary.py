@@ -68,12 +68,14 @@ def caveat(results: Mapping[str, Any]) -> str:
     else "There is one seed, so nothing is known about the spread. "
   )
   if results["schedule"] == "paper":
-    text += "The training schedule is the paper's."
-  else:
-    text += (
-      "Schedule or recipe are not the paper's: do not compare these numbers "
-      "with published ones."
-    )
+    return text + "The settings are the paper's."
+  text += (
+    "The settings are not the paper's: do not compare these numbers with "
+    "published ones."
+  )
+  departures = [str(part) for part in results.get("departures", ())]
+  if departures:
+    text += f" They differ in: {', '.join(departures)}."
   return text
 
 

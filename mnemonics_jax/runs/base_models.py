@@ -1,7 +1,8 @@
 """Θ_0, trained once for all runs that begin with the same base phase.
 
 Runs that differ only in their exemplars, memory or later phases have the same
-model after phase 0. It is kept under a name made of everything that decides it:
+model after phase 0. It is kept under a name made of everything that decides it
+(the data, the seed, what phase 0 does, and the version of the numerics):
 a run that finds its own takes it, and gets the numbers it would have had.
 """
 
@@ -22,7 +23,7 @@ from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.phase.train import train_model
 from mnemonics_jax.runs import checkpoint
 from mnemonics_jax.types import Variables
-from mnemonics_jax.version import __version__
+from mnemonics_jax.version import NUMERICS
 
 
 def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
@@ -79,7 +80,7 @@ def _name(phase):
   # Nothing is old that could be distilled.
   method = dataclasses.replace(config.method, distill=True)
   parts = [
-    __version__,
+    NUMERICS,
     identity(config.model),
     identity(method),
     identity(config.base),

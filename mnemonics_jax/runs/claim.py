@@ -10,6 +10,7 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
+from mnemonics_jax.version import NUMERICS
 
 # The same data may lie elsewhere now.
 _PLACES = ("data",)
@@ -81,6 +82,7 @@ def _write(workdir, settings, checksum):
       "command": command(),
       "settings": settings,
       "data": checksum,
+      "numerics": NUMERICS,
       "environment": environment(),
     },
   )
@@ -97,6 +99,8 @@ def _compare(workdir, claimed, settings, checksum):
   problem = f"other settings: {changes}" if changes else None
   if problem is None and claimed.get("data", checksum) != checksum:
     problem = "other data, though of the same name"
+  if problem is None and claimed.get("numerics", 0) != NUMERICS:
+    problem = "numbers that this version would not make"
   if problem is not None:
     raise UserError(
       "workdir",

@@ -1,5 +1,6 @@
 """Where and with what a run is computed, for whoever wants to repeat it."""
 
+from collections.abc import Mapping
 import datetime
 import importlib.metadata
 import os
@@ -37,7 +38,7 @@ def environment() -> dict[str, Any]:
   return {
     "python": platform.python_version(),
     "packages": {name: _version(name) for name in _PACKAGES},
-    "git_commit": _commit(),
+    **_commit(),
     "machine": f"{platform.system()} {platform.machine()}",
     "devices": [device.device_kind for device in used],
     "processes": jax.process_count(),
@@ -75,17 +76,47 @@ def command() -> str:
   return shlex.join(["python", "-m", name, *sys.argv[1:]])
 
 
-def _commit():
-  try:
-    return subprocess.run(
-      ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-      cwd=Path(__file__).parent,
+def code(environment: Mapping[str, Any]) -> str:
+  """The code that an environment tells of, in words.
+
+  >>> code({"git_commit": "0123abc", "git_dirty": True})
+  'commit 0123abc with uncommitted changes'
+  >>> code({"git_commit": None, "packages": {"mnemonics_jax": "0.1.0"}})
+  'version 0.1.0'
+
+  Args:
+    environment: as `environment` has written it.
+  """
+  commit = environment.get("git_commit")
+  if commit is None:
+    version = environment.get("packages", {}).get("mnemonics_jax")
+    return f"version {version or 'unknown'}"
+  dirty = " with uncommitted changes" if environment.get("git_dirty") else ""
+  return f"commit {commit}{dirty}"
+
+
+def _commit() -> dict[str, Any]:
+  """The commit, and whether the code differs from it; None without one."""
+  package = Path(__file__).parents[1]
+
+  def git(*arguments):
+    done = subprocess.run(
+      ["git", *arguments],
+      cwd=package,
       capture_output=True,
       text=True,
       check=True,
-    ).stdout.strip()
+    )
+    return done.stdout.strip()
+
+  try:
+    # Installed below somebody else's repository it is not part of that.
+    git("ls-files", "--error-unmatch", "version.py")
+    commit = git("rev-parse", "HEAD")
+    changes = git("status", "--porcelain", "--", ".", "../experiments")
   except (OSError, subprocess.CalledProcessError):
-    return None
+    return {"git_commit": None, "git_dirty": None}
+  return {"git_commit": commit, "git_dirty": bool(changes)}
 
 
 def _version(name):

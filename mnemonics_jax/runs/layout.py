@@ -46,6 +46,7 @@ CONFIG = {
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
   "data": Maybe(int),  # CRC-32 of the images and labels.
+  "numerics": Maybe(int),  # Version of the numbers; see `version.NUMERICS`.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.
 }
 
@@ -82,6 +83,7 @@ RESULTS = {
   "readout": str,  # The read-out that counts for this method.
   "preset": Maybe(str),  # Of the command line.
   "schedule": str,  # "paper", or "reduced" for anything else.
+  "departures": Maybe(list),  # In what it differs from the paper, in words.
   "classes_per_phase": [int],
   "class_names": [str],  # In the order in which they are learned.
   "seeds": [int],
@@ -121,6 +123,8 @@ PHASE_ARRAYS = {
   "features/test_labels": "int [n]; their classes",
   "features/exemplars": "float16 [n, d]; of the exemplars of these classes",
   "features/exemplars_labels": "int [n]; their classes",
+  "features/others": "float16 [n, d]; mean direction of each other class",
+  "features/others_labels": "int [n]; their classes",
 }
 
 

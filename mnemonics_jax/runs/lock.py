@@ -1,4 +1,4 @@
-"""One process at a time works in a directory."""
+"""One process at a time works in a directory, or on a file."""
 
 from collections.abc import Iterator
 import contextlib
@@ -51,4 +51,21 @@ def locked(workdir: Path) -> Iterator[None]:
     for draft in filter(files.is_draft, workdir.rglob("*.draft")):
       with contextlib.suppress(OSError):  # Somebody else was faster.
         draft.unlink()
+    yield
+
+
+@contextlib.contextmanager
+def waiting(path: Path) -> Iterator[None]:
+  """Holds the lock `path`; waits while another process does.
+
+  >>> with waiting(Path("table.lock")):
+  ...   pass  # Read what others have written, write it with more.
+
+  Args:
+    path: of a file that serves as lock; it is made and stays.
+  """
+  with path.open("a") as file:
+    if fcntl is not None:
+      with contextlib.suppress(OSError):  # A file system without locks.
+        fcntl.flock(file, fcntl.LOCK_EX)
     yield

@@ -17,6 +17,7 @@ from mnemonics_jax.runs.layout import AnyPath
 # How much of a phase is kept for pictures.
 _SHOWN_CLASSES, _SHOWN_PER_CLASS = 10, 2
 _MAPPED = 7
+_OTHERS = 150  # Other classes of which the mean is kept.
 
 
 def mapped_classes(classes_per_phase: Sequence[int]) -> list[int]:
@@ -68,7 +69,8 @@ def write_phase_arrays(
       `mapped` are kept in half precision as `features/test` and
       `features/test_labels`.
     exemplar_features: of the memory; `features/exemplars`, `..._labels`.
-    mapped: classes whose features are kept; see `mapped_classes`.
+    mapped: classes whose features are kept; see `mapped_classes`. Of others the
+      mean direction of test images is, as `features/others`, `..._labels`.
   """
   arrays: dict[str, Any] = {
     "memory/images": memory_images[:seen],
@@ -94,10 +96,26 @@ def write_phase_arrays(
     rows = np.isin(labels, mapped)
     arrays[f"features/{name}"] = features[rows].astype(np.float16)
     arrays[f"features/{name}_labels"] = labels[rows]
+  means, labels = _other_classes(*test_features, mapped)
+  arrays["features/others"] = means.astype(np.float16)
+  arrays["features/others_labels"] = labels
   path = layout.phase_arrays_path(workdir, seed, phase)
   path.parent.mkdir(parents=True, exist_ok=True)
   with files.replacing(path) as file:
     np.savez_compressed(file, **arrays)
+
+
+def _other_classes(
+  features: np.ndarray, labels: np.ndarray, mapped: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+  """The mean direction of each class that is not mapped, and these classes."""
+  classes = np.setdiff1d(labels, mapped)
+  evenly = np.linspace(0, len(classes) - 1, min(len(classes), _OTHERS))
+  classes = classes[evenly.round().astype(int)]
+  lengths = np.linalg.norm(features, axis=1, keepdims=True)
+  unit = features / np.maximum(lengths, 1e-12)
+  means = [unit[labels == label].mean(axis=0) for label in classes]
+  return np.reshape(means, (len(classes), features.shape[1])), classes
 
 
 def read_phase_arrays(

@@ -29,17 +29,19 @@ class Labels(NamedTuple):
   """What people call a run; nothing here changes a number.
 
   >>> Labels("digits · lucir", schedule="paper")
-  Labels(title='digits · lucir', preset='custom', schedule='paper')
+  Labels(title='digits · lucir', preset='custom', schedule='paper', departures=())
 
   Attributes:
     title: parts separated by " · ".
     preset: name of the settings it started from.
     schedule: `paper` if it may stand beside published numbers.
+    departures: in what it differs from the paper, in words.
   """
 
   title: str
   preset: str = "custom"
   schedule: str = "reduced"
+  departures: tuple[str, ...] = ()
 
 
 def run(
@@ -200,6 +202,7 @@ def _results(workdir, config, stream, seeds, labels):
     "readout": config.method.readout,
     "preset": labels.preset,
     "schedule": labels.schedule,
+    "departures": list(labels.departures),
     "classes_per_phase": list(stream.classes_per_phase),
     "class_names": list(stream.class_names),
     "seeds": list(seeds),

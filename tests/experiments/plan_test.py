@@ -1,16 +1,20 @@
 """What a run is going to do, in plain words."""
 
+import dataclasses
 from pathlib import Path
 
 from support import tiny
 
-from experiments import plan
+from experiments import cifar, plan
 from experiments.settings import Settings, build
+
+PLAIN = Settings(
+  "tiny", "short", net="resnet8", memory="per_class:4", base_classes=3, phases=3
+)
 
 
 def describe(*, classes=6, **changes):
-  values = dict(net="resnet8", memory="per_class:4", base_classes=3, phases=3)
-  settings = Settings("tiny", "short", **(values | changes))
+  settings = dataclasses.replace(PLAIN, **changes)
   config, _ = build(settings, tiny.dataset(classes=classes))
   return plan.describe(settings, config, Path("runs/out"))
 
@@ -28,6 +32,18 @@ def test_it_tells_what_is_learned_how_and_where_to():
   ):
     assert part in text
   assert "upper bound" not in text
+
+
+def test_a_preset_that_is_the_papers_no_more_says_why():
+  settings = Settings("cifar100", "paper", **cifar.PRESETS["paper"])
+  config, _ = build(dataclasses.replace(PLAIN, net="resnet32"), tiny.dataset())
+  told = lambda s: plan.describe(s, config, Path("runs/out"))
+  assert "on the schedule of --preset=paper, the paper's. " in told(settings)
+  changed = dataclasses.replace(settings, transfer="none", order_seed=3)
+  assert (
+    "--preset=paper, which is not the paper's: transfer none (paper: in_out),"
+    " order_seed 3 (paper: 1993). "
+  ) in told(changed)
 
 
 def test_a_total_budget_ends_with_the_share_of_a_class():

@@ -60,7 +60,10 @@ def test_settings_become_a_call_of_the_library(library):
   assert options == {
     "seeds": (0,),
     "settings": SETTINGS.identity(),
-    "labels": ("tiny · lucir · mnemonics · per_class:2", "short", "reduced"),
+    "labels": (
+      *("tiny · lucir · mnemonics · per_class:2", "short", "reduced"),
+      ("dataset tiny (paper: CIFAR-100 and ImageNet)",),
+    ),
     "tensorboard": False,
     "patience": 8.0,
   }

@@ -12,18 +12,19 @@ from mnemonics_jax.errors import UserError
 DIGITS = Settings("digits", "smoke", **digits.PRESETS["smoke"])
 
 
-def test_names_are_those_of_earlier_versions():
-  """Written down when they were first made: runs must be found again."""
-  assert workdirs.default(DIGITS) == Path(
-    "runs/digits_lucir_mnemonics_per_class-5_n5_195b5da2"
-  )
+def name(settings=DIGITS, data=17, root="runs"):
+  return workdirs.default(settings, data, root)
+
+
+def test_names_tell_what_is_run():
+  assert name().parent == Path("runs")
+  assert name().name.startswith("digits_lucir_mnemonics_per_class-5_n5_")
   images = Settings("folder", "short", **folder.PRESETS["short"], data="x")
-  assert workdirs.default(images, "elsewhere") == Path(
-    "elsewhere/folder_lucir_mnemonics_per_class-10_n5_00a5cadc"
-  )
+  assert name(images, root="elsewhere").parent == Path("elsewhere")
+  assert name() == name()  # Runs must be found again.
 
 
-def test_whatever_changes_numbers_changes_the_name():
+def test_whatever_changes_numbers_changes_the_name(monkeypatch):
   for change in [
     dict(epochs=3),
     dict(dtype="bfloat16"),
@@ -31,10 +32,13 @@ def test_whatever_changes_numbers_changes_the_name():
     dict(less_forget=4.0),
     dict(seeds=(1,)),
   ]:
-    changed = dataclasses.replace(DIGITS, **change)
-    assert workdirs.default(changed) != workdirs.default(DIGITS)
+    assert name(dataclasses.replace(DIGITS, **change)) != name()
   stored = dataclasses.replace(DIGITS, remat=True)  # The numbers are the same.
-  assert workdirs.default(stored) == workdirs.default(DIGITS)
+  assert name(stored) == name()
+  assert name(data=18) != name()
+  before = name()
+  monkeypatch.setattr(workdirs, "NUMERICS", workdirs.NUMERICS + 1)
+  assert name() != before
 
 
 def test_a_fresh_start_leaves_the_old_directory(tmp_path):

@@ -118,7 +118,7 @@ def test_thinning_keeps_classes_and_exemplars():
   labels = np.repeat([0, 1], 100)
   exemplar = np.tile(np.arange(100) >= 70, 2)
   features = np.arange(200.0)[:, None]
-  panel = maps.Panel(0, 0, features, labels, exemplar)
+  panel = maps.Panel(0, 0, features, labels, exemplar, np.zeros(200, bool))
   (thin,) = maps.thin([panel], 60)
   assert np.bincount(thin.labels).tolist() == [30, 30]
   assert np.bincount(thin.labels[thin.exemplar]).tolist() == [10, 10]
@@ -129,6 +129,57 @@ def test_thinning_keeps_classes_and_exemplars():
   assert (real[0], real[-1], len(np.unique(real))) == (0, 69, 20)
   (whole,) = maps.thin([panel], 10_000)
   assert sorted(whole.features[:, 0]) == list(range(200))
+
+
+def test_thinning_keeps_a_point_of_every_other_class():
+  labels = np.concatenate([np.repeat([0, 1], 100), np.arange(2, 90)])
+  nothing, other = np.zeros(288, bool), labels > 1
+  features = np.arange(288.0)[:, None]
+  panel = maps.Panel(0, 0, features, labels, nothing, other)
+  (thin,) = maps.thin([panel], 60)
+  assert thin.classes.tolist() == [0, 1]
+  assert np.bincount(thin.labels).tolist() == [30, 30, *[1] * 88]
+  assert thin.features[thin.other, 0].tolist() == [*range(200, 288)]
+
+
+def test_other_classes_are_a_grey_cross_each(tmp_path, calls):
+  # Phase 0 maps 3 of 6 classes, phase 1 5 of 8, phase 2 all 7 of 9.
+  path = report_fixture.write(
+    tmp_path / "run", groups=(6, 2, 1), seeds=(0,), learned=True
+  )
+  run = load_run(path)
+  (drawing,) = maps.feature_map(run)
+  rows = [dict(zip(drawing.header, row, strict=True)) for row in drawing.rows]
+  found = {
+    phase: [
+      r["class_index"]
+      for r in rows
+      if (r["phase"], r["kind"]) == (phase, "other")
+    ]
+    for phase in range(3)
+  }
+  assert found == {0: [3, 4, 5], 1: [5, 6, 7], 2: [7, 8]}
+  (features,) = calls  # They are part of the one embedding.
+  assert len(features) == len(rows)
+  first, *_ = (axes for axes in drawing.figure.axes if axes.get_visible())
+  assert first.get_title() == "after phase 0: 3 of 6 classes"
+  crosses = first.collections[0]
+  x, y = np.transpose(crosses.get_offsets())
+  drawn = [
+    float(r["x"]) for r in rows if (r["phase"], r["kind"]) == (0, "other")
+  ]
+  assert x.tolist() == drawn and (y == -x).all()
+  red, green, blue, _ = crosses.get_edgecolor()[0]
+  assert red == green == blue
+  (legend,) = drawing.figure.legends
+  words = [text.get_text() for text in legend.get_texts()]
+  assert words[-1] == "another class"
+
+
+def test_runs_without_other_classes_have_a_map(runs, calls):
+  (drawing,) = maps.feature_map(runs[0])
+  (legend,) = drawing.figure.legends
+  assert legend.get_texts()[-1].get_text() == "exemplar"
 
 
 def test_equal_features_have_no_map(runs, monkeypatch, calls):

@@ -64,6 +64,7 @@ def test_page_tells_the_numbers(pages):
   assert "3 at first, then 2 phases of 1 more" in text
   assert "4 images per class" in text
   assert "do not compare these numbers with published ones" in text
+  assert "They differ in: epochs 3 (paper: 160), net tiny." in text
   assert "python -m experiments.digits --method=lucir" in text
   assert "0123abc" in text
   assert "Fine-tune</h2>" in text

@@ -73,7 +73,7 @@ def test_the_memory_decides_how_much_bic_holds_out():
     assert (len(names) == 1) == shared
 
 
-def test_whatever_changes_the_base_model_changes_its_name():
+def test_whatever_changes_the_base_model_changes_its_name(monkeypatch):
   names = [
     _name(),
     _name(seed=1),
@@ -84,6 +84,9 @@ def test_whatever_changes_the_base_model_changes_its_name():
     _name(base=dataclasses.replace(tiny.SCHEDULE, epochs=9)),
     _name(augment=interrupted.OPTIONS["augment"]),
   ]
+  numerics = base_models.NUMERICS
+  monkeypatch.setattr(base_models, "NUMERICS", numerics + 1)
+  names.append(_name())
   assert len(set(names)) == len(names)
 
 

@@ -9,8 +9,10 @@ from support import interrupted, tiny
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import BusyError, layout
+from mnemonics_jax.runs import claim as claim_lib
 from mnemonics_jax.runs.claim import claimed as claiming
 from mnemonics_jax.runs.lock import locked
+from mnemonics_jax.version import NUMERICS
 
 SETTINGS = {"epochs": 2, "memory": "per_class:5", "data": "here"}
 
@@ -69,6 +71,21 @@ def test_other_settings_are_refused(claimed, change, problem):
 def test_other_data_are_refused(claimed):
   with pytest.raises(UserError, match="other data, though of the same name"):
     claim(claimed, SETTINGS, 18)
+
+
+def test_numbers_of_another_version_are_not_continued(claimed, monkeypatch):
+  config = json.loads((claimed / "config.json").read_text())
+  assert config["numerics"] == NUMERICS
+  monkeypatch.setattr(claim_lib, "NUMERICS", NUMERICS + 1)
+  problem = "belongs to a run with numbers that this version would not make"
+  with pytest.raises(UserError, match=problem):
+    claim(claimed, SETTINGS, 17)
+  # Nor are those from before they were counted.
+  monkeypatch.undo()
+  del config["numerics"]
+  (claimed / "config.json").write_text(json.dumps(config))
+  with pytest.raises(UserError, match=problem):
+    claim(claimed, SETTINGS, 17)
 
 
 def test_what_is_no_run_is_refused_and_left_alone(tmp_path):

@@ -35,6 +35,62 @@ def test_only_what_may_change_numbers_is_told():
   )
 
 
+def git(*arguments, cwd):
+  identity = ["-c", "user.name=n", "-c", "user.email=e"]
+  done = subprocess.run(
+    ["git", *identity, *arguments],
+    cwd=cwd, check=True, capture_output=True, text=True,
+  )  # fmt: skip
+  return done.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+  """A copy of the package's outline, below no repository."""
+  package = tmp_path / "repository" / "mnemonics_jax"
+  (package / "runs").mkdir(parents=True)
+  (package / "version.py").write_text("")
+  monkeypatch.setattr(
+    environment, "__file__", str(package / "runs" / "environment.py")
+  )
+  monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+  return package
+
+
+def test_the_commit_is_told_and_whether_the_code_differs_from_it(package):
+  repository = package.parent
+  git("init", "-q", cwd=repository)
+  git("add", ".", cwd=repository)
+  git("commit", "-qm", "Begin", cwd=repository)
+  commit = git("rev-parse", "HEAD", cwd=repository)
+  told = lambda: [
+    environment.environment()[name] for name in ("git_commit", "git_dirty")
+  ]
+  assert told() == [commit, False]
+  (repository / "notes.md").write_text("")  # This changes no number...
+  assert told() == [commit, False]
+  (package / "new.py").write_text("")  # ... and this might.
+  assert told() == [commit, True]
+  git("add", ".", cwd=repository)
+  git("commit", "-qm", "Go on", cwd=repository)
+  (package / "version.py").write_text("# Changed.")
+  assert told()[0] != commit and told()[1] is True
+
+
+def test_without_a_repository_of_its_own_there_is_no_commit(package):
+  assert environment.environment()["git_commit"] is None
+  # Installed into an environment that lies in somebody else's repository.
+  git("init", "-q", cwd=package.parent)
+  (package.parent / "theirs").write_text("")
+  git("add", "theirs", cwd=package.parent)
+  git("commit", "-qm", "Theirs", cwd=package.parent)
+  found = environment.environment()
+  assert found["git_commit"] is None and found["git_dirty"] is None
+  assert environment.code(found) == (
+    f"version {importlib.metadata.version('mnemonics_jax')}"
+  )
+
+
 SHOW = "from mnemonics_jax.runs.environment import command; print(command())"
 
 

@@ -51,6 +51,32 @@ def test_arrays_come_back(tmp_path):
     arrays["features/test_labels"], [0] * 3 + [11] * 3
   )
   np.testing.assert_array_equal(arrays["features/exemplars_labels"], [0, 11])
+  assert arrays["features/others"].shape == (10, 5)
+  np.testing.assert_array_equal(
+    arrays["features/others_labels"], np.arange(1, 11)
+  )
+
+
+def test_of_other_classes_the_mean_direction_is_kept(tmp_path):
+  # Lengths do not count: (1, 0) and (0, 1) have the mean (1/2, 1/2).
+  features = np.array([[9.0, 9.0], [2.0, 0.0], [0.0, 4.0], [0.0, 3.0]])
+  labels = np.array([0, 1, 1, 3])
+  _write(tmp_path, test_features=(features, labels))
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
+  np.testing.assert_array_equal(
+    arrays["features/others"], [[0.5, 0.5], [0.0, 1.0]]
+  )
+  assert arrays["features/others_labels"].tolist() == [1, 3]
+  # A thousand classes are too many for a map.
+  labels = np.arange(1000)
+  _write(tmp_path, test_features=(np.ones((1000, 2)), labels))
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
+  kept = arrays["features/others_labels"]
+  assert (len(kept), kept[0], kept[-1]) == (150, 1, 999)
+  # All classes may be mapped.
+  _write(tmp_path, test_features=(features[:1], np.array([0])))
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
+  assert arrays["features/others"].shape == (0, 2)
 
 
 def test_arrays_have_the_names_that_are_written_down(tmp_path):

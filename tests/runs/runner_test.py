@@ -99,10 +99,11 @@ def test_the_names_of_settings_are_the_callers(quick, tmp_path, monkeypatch):
 
 def test_labels_are_in_the_results(quick, finished, monkeypatch):
   workdir, _, _ = finished
-  labels = runs.Labels("my title", "my preset", "paper")
+  labels = runs.Labels("my title", "my preset", "reduced", ("epochs 2",))
   results = runs.run(*quick, workdir, seeds=(3, 1), labels=labels)
   found = results["title"], results["preset"], results["schedule"]
-  assert found == tuple(labels)
+  assert found == labels[:3]
+  assert results["departures"] == ["epochs 2"]
 
 
 def test_a_configuration_of_another_stream_is_refused(quick, tmp_path):

@@ -51,7 +51,7 @@ def sheet(tmp_path):
   cells = [made("herding", seed) for seed in (2, 0, 1)]
   cells += [made("mnemonics", seed) for seed in (3, 1)]
   cells.append(made("mnemonics", 0, "failed"))
-  return Sheet("2", "digits", "short", tuple(rows.values()), cells, {})
+  return Sheet("2", "digits", "short", tuple(rows.values()), cells)
 
 
 def test_cells_of_a_row_are_sorted_by_seed(sheet):
@@ -65,11 +65,11 @@ def test_cells_of_a_row_are_sorted_by_seed(sheet):
 
 def test_a_cell_is_paired_with_the_reference_of_its_seed(sheet):
   by_name = {row.name: row for row in sheet.rows}
-  pairs = sheet.paired(by_name["mnemonics"], 2)
+  pairs = sheet.paired(by_name["mnemonics"], "herding", 2)
   assert [(a["row"], b["row"], a["seed"], b["seed"]) for a, b in pairs] == [
     ("mnemonics", "herding", 1, 1)
   ]
-  assert sheet.paired(by_name["herding"], 2) == []
+  assert sheet.paired(by_name["mnemonics"], "random", 2) == []
 
 
 def test_estimates_are_students():

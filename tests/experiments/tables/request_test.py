@@ -39,6 +39,20 @@ def test_tables_of_other_settings_have_other_names(tmp_path):
   )
 
 
+def test_long_lists_of_settings_do_not_make_long_names(tmp_path):
+  flags = dict(
+    memory="per_class:2", transfer="none", finetune="none", net="resnet32",
+    epochs="3", base_epochs="4", batch_size="32", learning_rate="0.012345678",
+    weight_decay="0.000123456789", images_per_class="12", order_seed="4294967",
+  )  # fmt: skip
+  name = tables.request(tmp_path, **flags).name
+  assert name.startswith("table_2_digits_short_11-settings-")
+  assert len(name) < 60
+  assert name == tables.request(tmp_path, **flags).name
+  other = tables.request(tmp_path, **(flags | dict(order_seed="4294968")))
+  assert other.name != name
+
+
 def test_settings_are_checked_for_all_seeds_together(tmp_path):
   with pytest.raises(UserError, match="names a seed twice"):
     tables.request(tmp_path, seeds="1,0,1")

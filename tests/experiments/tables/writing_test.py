@@ -1,26 +1,31 @@
 """A table on disk: several commands fill it, and it says how."""
 
 import csv
+import functools
 import json
+import os
+from pathlib import Path
+import subprocess
 import sys
 
 import pytest
-from support import tables
+from support import report_fixture, tables
 
-from experiments import workdirs
 from experiments.tables import cells as table_cells
-from experiments.tables.writing import write_table
+from experiments.tables import writing
 from mnemonics_jax import runs
 from mnemonics_jax.errors import UserError
 
+write_table = functools.partial(writing.write_table, data=tables.DATA)
 
-def cells_of(request):
-  """Cells of made-up runs."""
-  tables.make_up(request)
+
+def cells_of(request, made=False):
+  """Cells of made-up runs, which may be there already."""
+  if not made:
+    tables.make_up(request)
   found = {}
   for row, phases, seed in request.cells():
-    settings = request.settings(row, phases, seed)
-    workdir = workdirs.default(settings, str(request.root))
+    workdir = request.workdir(row, phases, seed, tables.DATA)
     cell = table_cells.pending(row, phases, seed, workdir.name)
     cell = table_cells.finished(cell, runs.load_run(workdir))
     found[table_cells.key(cell)] = cell
@@ -55,7 +60,7 @@ def test_finished_cells_become_a_table(tmp_path):
   assert set(record["cells"]) == {
     f"{row}/n2/seed_{seed}" for row in tables.OFFSETS for seed in range(3)
   }
-  assert record["environment"]["git_commit"] == "0123abc"
+  assert "- code of all cells: `commit 0123abc`" in text
   assert [row.name for row in sheet.shown] == ["herding", "mnemonics"]
 
   with open(tmp_path / "tables" / f"{request.name}_n2.csv") as file:
@@ -119,3 +124,96 @@ def test_a_damaged_table_says_what_to_do(tmp_path):
   with pytest.raises(UserError, match="remove it, and it is written again"):
     write_table(request, {}, draw=False)
   assert path.read_text() == "{"
+
+
+def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
+  request = tables.request(
+    tmp_path, rows="mnemonics,herding", seeds="0,1", phases="2,4"
+  )
+  for row, phases, seed in request.cells():
+    learned = row.name == "mnemonics"
+    report_fixture.write(
+      request.workdir(row, phases, seed, tables.DATA),
+      groups=(3, *[1] * phases), seeds=(seed,), learned=learned,
+    )  # fmt: skip
+  write_table(request, cells_of(request, made=True), draw=True)
+  folder, name = tmp_path / "tables", f"{request.name}_distances_mnemonics"
+  with open(folder / f"{name}.csv") as file:
+    lines = list(csv.DictReader(file))
+  assert {line["run"] for line in lines} == {"N = 2", "N = 4"}
+  (line,) = [
+    line for line in lines
+    if (line["run"], line["phase"], line["meta_epoch"]) == ("N = 4", "3", "2")
+  ]  # fmt: skip
+  # Of seeds 0 and 1: 3 + 0.1 seed + 0.02 epoch.
+  assert float(line["cosine"]) == pytest.approx(3.09)
+  assert not [*folder.glob("*distances_herding*")]
+  _, text, page = tables.written(request)
+  assert "## How far exemplars move" in text
+  assert f"![{name}]({name}.png)" in text
+  assert f"Numbers: {name}.csv" in page
+
+
+def test_the_code_of_every_cell_is_named(tmp_path):
+  request = tables.request(tmp_path, rows="herding", seeds="0,1,2", phases="2")
+  cells = cells_of(request)
+  cells["herding/n2/seed_1"]["code"] = "commit 4567def with uncommitted changes"
+  write_table(request, cells, draw=False)
+  _, text, page = tables.written(request)
+  for part in (
+    "commit 0123abc: herding/n2/seed_0, herding/n2/seed_2",
+    "commit 4567def with uncommitted changes: herding/n2/seed_1",
+  ):
+    assert f": `{part}`" in text and part in page
+
+
+def test_cells_of_other_data_are_left_out(tmp_path):
+  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
+  write_table(request, cells_of(request), draw=False)
+  sheet = writing.write_table(request, {}, data=tables.DATA + 1, draw=False)
+  assert sheet.cells == []
+
+
+SLOW_WRITER = """
+import sys, time
+from pathlib import Path
+from absl import flags
+flags.FLAGS.mark_as_parsed()
+from support import report_fixture, tables
+from experiments.tables import cells, writing
+
+root, seed = Path(sys.argv[1]), int(sys.argv[2])
+request = tables.request(root, rows="herding", seeds=str(seed), phases="2")
+read = writing._read
+
+def slow_read(path):
+  (root / f"reading_{seed}").touch()
+  found = read(path)
+  deadline = time.monotonic() + 3
+  while len([*root.glob("reading_*")]) < 2 and time.monotonic() < deadline:
+    time.sleep(0.02)
+  time.sleep(0.3)
+  return found
+
+writing._read = slow_read
+((row, phases, _),) = request.cells()
+name = request.workdir(row, phases, seed, tables.DATA).name
+cell = cells.failed(cells.pending(row, phases, seed, name), "made up")
+writing.write_table(request, {cells.key(cell): cell}, data=17, draw=False)
+"""
+
+
+def test_commands_at_the_same_time_lose_no_cell(tmp_path):
+  root = Path(__file__).parents[3]
+  path = os.pathsep.join([str(root), str(root / "tests")])
+  writers = [
+    subprocess.Popen(
+      [sys.executable, "-c", SLOW_WRITER, str(tmp_path), str(seed)],
+      env={**os.environ, "PYTHONPATH": path},
+    )
+    for seed in (0, 1)
+  ]
+  assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
+  record, _, _ = tables.written(request)
+  assert set(record["cells"]) == {"herding/n2/seed_0", "herding/n2/seed_1"}

@@ -1,0 +1,79 @@
+"""Numbers of two small runs, written down for every version of the numerics.
+
+  PYTHONPATH=tests:. python -m support.golden
+
+adds those of the version in `mnemonics_jax/version.py`. What is written is never
+replaced: other numbers are another version.
+"""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+from support import tiny
+
+from mnemonics_jax import methods, phase
+from mnemonics_jax.progress import Event, StepReport
+from mnemonics_jax.version import NUMERICS
+
+PATH = Path(__file__).parents[1] / "golden_numbers.json"
+
+# Few steps: what is rounded differently elsewhere does not grow.
+_ONCE = phase.Schedule(2, 0.02, (1,), batch_size=16)
+_COMMON = dict(split=(2, 1), base=_ONCE, train=_ONCE, balance=_ONCE)
+RUNS = {
+  "lucir": dict(
+    _COMMON, exemplars="mnemonics", adjust=True, transfer="in_out",
+    finetune="all",
+  ),
+  "bic": dict(_COMMON, exemplars="herding", finetune="head"),
+}  # fmt: skip
+
+
+def measure() -> dict[str, list[float]]:
+  """Losses of all epochs, and what the runs end with."""
+  return {
+    f"{name}/{key}": [float(f"{value:.7g}") for value in values]
+    for name, options in RUNS.items()
+    for key, values in _run(name, options).items()
+  }
+
+
+def _run(name, options):
+  config, stream = tiny.setup(methods.METHODS[name](), **options)
+  found = {}
+
+  def hear(event: Event) -> None:
+    if isinstance(event, StepReport) and "loss" in (event.metrics or {}):
+      losses = found.setdefault(f"{event.stage}/loss", [])
+      losses.append(dict(event.metrics or {})["loss"])
+
+  state, features = phase.begin_run(0, config), np.zeros(0)
+  for data in stream:
+    state, result = phase.run_phase(state, data, config, report=hear)
+    features = result.test_features[0]
+  images = state.memory.images.astype(np.float64)
+  weights = jax.tree.leaves(state.variables)
+  return found | {
+    "features": [features.mean(), features.std()],
+    "weights": [sum(float(abs(w).sum()) for w in weights)],
+    "memory": [images.mean(), images.std()],
+  }
+
+
+def written() -> dict[str, dict[str, list[float]]]:
+  """The numbers of all versions, by version."""
+  return json.loads(PATH.read_text()) if PATH.exists() else {}
+
+
+def main() -> None:
+  numbers = written()
+  if str(NUMERICS) in numbers:
+    raise SystemExit(f"{PATH} has numbers of {NUMERICS}; raise NUMERICS first.")
+  numbers[str(NUMERICS)] = measure()
+  PATH.write_text(json.dumps(numbers, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+  main()
