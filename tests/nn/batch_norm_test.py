@@ -55,7 +55,8 @@ def test_flax_to_the_second_derivative(train):
     ours = derivatives(OURS, train)(x, variables)
     expected = derivatives(FLAX, train)(x, variables)
     assert jax.tree.structure(ours) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected)):
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True)
+    for a, b in pairs:
       assert a.dtype == b.dtype == np.float64
       np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
