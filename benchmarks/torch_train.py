@@ -1,7 +1,7 @@
 """The same training steps in PyTorch, from the same weights."""
 
 # PyTorch is an extra.
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportCallIssue=false
 import copy
 
 import numpy as np

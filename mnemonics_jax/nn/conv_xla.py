@@ -22,6 +22,9 @@ def vary_alike(*arrays):
 
   A kernel is the same on all devices where images differ. The declaration's
   transpose is the sum over devices that the kernel's gradient needs.
+
+  >>> vary_alike(1.0, 2.0)  # Outside of shard_map they are what they are.
+  (1.0, 2.0)
   """
   if not jax.sharding.get_abstract_mesh().manual_axes:
     return arrays
@@ -37,7 +40,14 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
 def conv(x, w, geometry):
-  """The convolution itself."""
+  """The convolution itself.
+
+  >>> from mnemonics_jax.nn.geometry import Geometry
+  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
+  >>> y = conv(jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1)), geometry)
+  >>> y.ravel().tolist()
+  [4.0, 4.0, 4.0, 4.0]
+  """
   _, _, s, p = geometry
   return lax.conv_general_dilated(
     x, w, (s, s), ((p, p), (p, p)), dimension_numbers=_LAYOUT
@@ -45,7 +55,14 @@ def conv(x, w, geometry):
 
 
 def conv_dx(g, w, geometry):
-  """The gradient of the images, as XLA derives it."""
+  """The gradient of the images, as XLA derives it.
+
+  >>> from mnemonics_jax.nn.geometry import Geometry
+  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
+  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1))
+  >>> conv_dx(a, b, geometry).shape
+  (1, 2, 2, 1)
+  """
   shape = (len(g), *geometry.size, w.shape[2])
   # Made from g, because the type of an array says how it is spread on a mesh.
   x = jax.eval_shape(lambda: jnp.broadcast_to(g[:, :1, :1, :1], shape))
@@ -53,7 +70,14 @@ def conv_dx(g, w, geometry):
 
 
 def conv_dw(x, g, geometry):
-  """The gradient of the kernel, as XLA derives it."""
+  """The gradient of the kernel, as XLA derives it.
+
+  >>> from mnemonics_jax.nn.geometry import Geometry
+  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
+  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((1, 2, 2, 1))
+  >>> conv_dw(a, b, geometry).shape
+  (3, 3, 1, 1)
+  """
   shape = (geometry.kernel, geometry.kernel, x.shape[3], g.shape[3])
   w = jax.eval_shape(lambda: vary_alike(jnp.zeros(shape, x.dtype), x)[0])
   return jax.linear_transpose(lambda w: conv(x, w, geometry), w)(g)[0]
@@ -63,7 +87,14 @@ def conv_dw(x, g, geometry):
 
 
 def conv_dx_cpu(g, w, geometry):
-  """A convolution of the spread output gradient with the turned kernel."""
+  """A convolution of the spread output gradient with the turned kernel.
+
+  >>> from mnemonics_jax.nn.geometry import Geometry
+  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
+  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1))
+  >>> conv_dx_cpu(a, b, geometry).shape
+  (1, 2, 2, 1)
+  """
   size, k, s, p = geometry
   pads = [
     (k - 1 - p, n + p - 1 - s * (m - 1))
@@ -87,6 +118,12 @@ def conv_dw_cpu(x, g, geometry):
 
   Each device sums over its own part of the batch: a loop over all of it would
   make every device fetch the others' parts.
+
+  >>> from mnemonics_jax.nn.geometry import Geometry
+  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
+  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((1, 2, 2, 1))
+  >>> conv_dw_cpu(a, b, geometry).shape
+  (3, 3, 1, 1)
   """
   lanes = mesh.device_count()
   if lanes == 1 or len(x) % lanes:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from mnemonics_jax.parallel import mesh
+from mnemonics_jax.runs import convolutions
 
 _PACKAGES = [
   "mnemonics_jax",
@@ -40,6 +41,7 @@ def environment() -> dict[str, Any]:
     "git_commit": _commit(),
     "machine": f"{platform.system()} {platform.machine()}",
     "devices": [device.device_kind for device in used],
+    convolutions.FIELD: convolutions.used(),
     "processes": jax.process_count(),
     "cores": os.cpu_count(),
     "created": now.isoformat(timespec="seconds"),
@@ -47,7 +49,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes_since(began: dict[str, Any]) -> str | None:
-  """A sentence if a run goes on with other packages or other devices.
+  """A sentence if a run goes on with other packages, devices or kernels.
 
   Args:
     began: the environment it began in.
@@ -61,6 +63,8 @@ def changes_since(began: dict[str, Any]) -> str | None:
   ]
   if began.get("devices", now["devices"]) != now["devices"]:
     changes.append("it runs on other devices")
+  if change := convolutions.change_since(began):
+    changes.append(change)
   if not changes:
     return None
   return f"since this run began, {', '.join(changes)}: last digits may differ."

@@ -41,7 +41,7 @@ CONFIG = {
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
   "data": Maybe(int),  # CRC-32 of the images and labels.
-  "environment": Maybe({}),  # Python, packages, commit, devices, date.
+  "environment": Maybe({}),  # Python, packages, devices, date...
 }
 
 # Accuracies are shares in [0, 1]. Read-outs are "head" and "nme".

@@ -5,3 +5,7 @@ build.py   compiles them once and keeps the library
 choice.py  whether this process uses them, and why not
 calls.py   the maps as JAX sees them
 """
+
+from mnemonics_jax.nn.native.choice import Choice, choose
+
+__all__ = ["Choice", "choose"]

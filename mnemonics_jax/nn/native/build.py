@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import jax
-import jaxlib
+from jaxlib import version as jaxlib
 
 SOURCE = Path(__file__).with_name("conv.cc")
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC", "-w")

@@ -64,7 +64,21 @@ def choose() -> Choice:
     return _choose()
 
 
-_LOCK = threading.Lock()
+def news() -> str | None:
+  """The choice's note, when it is asked for the first time.
+
+  >>> first, second = news(), news()
+  >>> second is None
+  True
+  """
+  note = choose().note
+  if _SAID.is_set():
+    return None
+  _SAID.set()
+  return note
+
+
+_LOCK, _SAID = threading.Lock(), threading.Event()
 
 
 @functools.cache
