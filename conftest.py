@@ -1,5 +1,6 @@
 """What all tests share, and the examples in docstrings with them."""
 
+import contextlib
 import os
 import pathlib
 
@@ -55,6 +56,16 @@ def _workdir_of_examples(request, tmp_path_factory, monkeypatch):
     directory = tmp_path_factory.mktemp("example")
     monkeypatch.chdir(directory)
     report_fixture.write(directory / "finished_run")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _kernels():
+  """Builds them, or finds that it cannot, and lets no run of a test tell it."""
+  from mnemonics_jax.errors import UserError
+  from mnemonics_jax.nn.native import choice
+
+  with contextlib.suppress(UserError):
+    choice.news()
 
 
 @pytest.fixture

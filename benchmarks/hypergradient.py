@@ -5,8 +5,9 @@
 
 One meta step is the validation loss after the base level and its gradient with
 respect to the exemplars' pixels. PyTorch computes the same from the same weights
-(`torch.func.functional_call`, `create_graph=True`), without checkpointing. It is
-an optional competitor: `pip install -e .[bench]`.
+(`torch.func.functional_call`, `create_graph=True`), without checkpointing and not
+compiled, for `torch.compile` knows no gradients of gradients. It is an optional
+competitor: `pip install -e .[bench]`.
 """
 
 import contextlib
@@ -136,20 +137,29 @@ def agreement(path, problem, steps) -> dict[str, Any]:
 
 def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
   """Time and peak memory of one meta step, with the best PyTorch as unit."""
+  native, xla = ({"MNEMONICS_CPU_CONV": form} for form in ("native", "xla"))
   common = dict(path=path, inner_steps=steps)
   makers = {
     f'ours, remat="{remat}"': lambda remat=remat: _ours(
-      "meta_step", problem=problem, remat=remat, **common
+      "meta_step", problem=problem, remat=remat, environment=native, **common
     )
     for remat in REMATS
   }
+  makers['ours, remat="step", without a compiler'] = lambda: _ours(
+    "meta_step", problem=problem, remat="step", environment=xla, **common
+  )
   threads = _THREADS.value
   if threads > 1:
     # Programs of one thread each, instead of threads that share every operation.
     makers |= {
       f'ours, remat="{remat}", {threads} virtual devices': lambda remat=remat: (
         _ours(
-          "meta_step", problem=problem, remat=remat, devices=threads, **common
+          "meta_step",
+          problem=problem,
+          remat=remat,
+          devices=threads,
+          environment=native,
+          **common,
         )
       )
       for remat in ("none", "step")

@@ -79,6 +79,11 @@ def _trace(run, parts):
   return spans
 
 
+_NATIVE = {
+  "conv2d": (FORWARD,),
+  "conv2d_dx": (BACKWARD,),
+  "conv2d_dw": (BACKWARD, KERNELS),
+}
 # Convolutions and loops may go on in other threads when their event is over.
 _END = "end: "
 
@@ -94,8 +99,11 @@ def _until(times, ends):
 
 def _parts(text):
   """The parts of a step to which each instruction that is traced belongs."""
-  parts = {}
+  native = re.findall(r'%(\S+) = .*"mnemonics-[^"]*-(conv2d\w*)"', text)
+  parts = {name: _NATIVE[of] for name, of in native}
   for name, of in re.findall(r'%(\S+) = .*op_name="([^"]*)"', text):
+    if name in parts:
+      continue
     # Gradients of kernels are loops of their own, inside the loop over steps.
     if re.search(r"/Conv_\d+/.*while", of):
       if name.startswith("while"):

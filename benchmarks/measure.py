@@ -51,14 +51,24 @@ class Contestant:
       time (or None) and a dict of facts about its setup. By name, so that no
       contestant has to import what another one needs.
     threads: processors the process may use.
+    environment: variables that it finds beside those of this process.
     **kwargs: arguments of the factory.
   """
 
-  def __init__(self, factory: str, *, threads: int, **kwargs):
+  def __init__(
+    self,
+    factory: str,
+    *,
+    threads: int,
+    environment: Mapping[str, str] | None = None,
+    **kwargs,
+  ):
     spawn = multiprocessing.get_context("spawn")
     self._pipe, there = spawn.Pipe()
     self._process = spawn.Process(
-      target=_serve, args=(there, factory, threads, kwargs), daemon=True
+      target=_serve,
+      args=(there, factory, threads, environment or {}, kwargs),
+      daemon=True,
     )
     self._process.start()
     there.close()
@@ -99,8 +109,9 @@ class _Failure(NamedTuple):
   text: str
 
 
-def _serve(pipe, factory, threads, kwargs):
+def _serve(pipe, factory, threads, environment, kwargs):
   _confine(threads)
+  os.environ.update(environment)
   module, function = factory.split(":")
   try:
     make = getattr(importlib.import_module(module), function)

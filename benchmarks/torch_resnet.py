@@ -4,7 +4,7 @@ Modules bear the names that flax gives ours, so that weights find their place.
 """
 
 # PyTorch is an extra.
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportCallIssue=false
 import numpy as np
 import torch
 from torch import nn

@@ -1,7 +1,7 @@
 """The same training steps in PyTorch, from the same weights."""
 
 # PyTorch is an extra.
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportCallIssue=false
 import copy
 
 import numpy as np
@@ -56,7 +56,7 @@ def _augment(images):
   return padded[index, rows[:, :, None], columns[:, None, :]]
 
 
-def train_steps(path, kind, steps, channels_last):
+def train_steps(path, kind, steps, channels_last, compiled=False):
   """`steps` SGD steps; returns the sum of their losses."""
   arrays = np.load(path, allow_pickle=False)
   kinds = ("params/", "batch_stats/")
@@ -80,14 +80,17 @@ def train_steps(path, kind, steps, channels_last):
   trained = [p for p in net.parameters() if p.requires_grad]
   optimizer = torch.optim.SGD(trained, _RATE, momentum=0.9, weight_decay=5e-4)
 
+  apply = torch.compile(net) if compiled else net
+  teach = torch.compile(teacher) if compiled and teacher else teacher
+
   def loss_of(images, labels):
-    logits = net(images)
+    logits = apply(images)
     loss = F.cross_entropy(logits, labels)
-    if teacher is None:
+    if teach is None:
       return loss
     old = classes // 2
     with torch.no_grad():
-      targets = (teacher(images)[:, :old] / 2).softmax(1)
+      targets = (teach(images)[:, :old] / 2).softmax(1)
     return 0.5 * loss + 0.5 * F.cross_entropy(logits[:, :old] / 2, targets)
 
   def step():

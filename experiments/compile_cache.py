@@ -9,7 +9,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from mnemonics_jax.data import cache
+from mnemonics_jax import user_cache
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def kept() -> Iterator[None]:
 
 def _directory() -> Path | None:
   """The user's own cache directory, if it can be written."""
-  path = cache.default_directory() / "xla"
+  path = user_cache.default_directory() / "xla"
   try:
     path.mkdir(parents=True, exist_ok=True)
   except OSError:

@@ -23,15 +23,10 @@ import numpy as np
 
 from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.user_cache import default_directory
 
 _FORMAT = 1  # Part of every fingerprint: raise it when decoding changes.
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
-
-
-def default_directory() -> Path:
-  """Where this package keeps, for this user, what it could make again."""
-  root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-  return Path(root) / "mnemonics_jax"
 
 
 def cached(

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mnemonics_jax.nn.batch_norm import BatchNorm
 from mnemonics_jax.nn.conv import conv2d
 from mnemonics_jax.nn.identity import later
 from mnemonics_jax.types import PyTree, Variables
@@ -69,7 +70,7 @@ class Conv(nn.Module):
 class Block(nn.Module):
   """Two 3×3 convolutions around a shortcut.
 
-  >>> norm = functools.partial(nn.BatchNorm, use_running_average=True)
+  >>> norm = functools.partial(BatchNorm, use_running_average=True)
   >>> block = Block(features=8, stride=2, last=False, norm=norm)
   >>> images, key = jnp.ones((1, 8, 8, 4)), jax.random.key(0)
   >>> out, _ = jax.eval_shape(block.init_with_output, key, images)
@@ -135,11 +136,7 @@ class ResNet(nn.Module):
     self, images: Float[Array, "n h w c"], train: bool
   ) -> Float[Array, "n d"]:
     norm = functools.partial(
-      nn.BatchNorm,
-      use_running_average=not train,
-      momentum=0.9,
-      epsilon=1e-5,
-      dtype=self.dtype,
+      BatchNorm, use_running_average=not train, momentum=0.9, epsilon=1e-5
     )
     block = nn.remat(Block) if self.remat else Block
     mean, std = (jnp.asarray(c, images.dtype) for c in (self.mean, self.std))

@@ -8,6 +8,7 @@ which are zero on all devices but the one that has them. Without a mesh all of
 this is the identity.
 """
 
+from collections.abc import Callable
 import contextlib
 import os
 from typing import Any
@@ -104,6 +105,49 @@ def take(array: jax.Array, rows: jax.Array) -> jax.Array:
     in_specs=(by_rows, replicated),
     out_specs=by_rows if even else replicated,
   )(array, rows)
+
+
+def map_shares(
+  function: Callable[[jax.Array, jax.Array], jax.Array],
+  rows: jax.Array,
+  whole: jax.Array,
+) -> jax.Array:
+  """`function(rows, whole)`, whose rows each device computes for its own share.
+
+  For calls that XLA cannot cut into parts by itself.
+  """
+  return _on_shares(function, (rows, whole), (_AXIS, None), _AXIS)
+
+
+def sum_shares(
+  function: Callable[[jax.Array, jax.Array], jax.Array],
+  rows: jax.Array,
+  others: jax.Array,
+) -> jax.Array:
+  """`function(rows, others)`, a sum over rows to which each device adds its own.
+
+  For calls that XLA cannot cut into parts by itself.
+  """
+  total = lambda *shares: lax.psum(function(*shares), _AXIS)
+  if not _shareable(rows):
+    return function(rows, others)
+  return _on_shares(total, (rows, others), (_AXIS, _AXIS), None)
+
+
+def _shareable(rows):
+  return device_count() > 1 and len(rows) % device_count() == 0
+
+
+def _on_shares(function, arrays, axes, result):
+  if not _shareable(arrays[0]):
+    return function(*arrays)
+  # That a call's result is the same everywhere, or is not, is hidden from JAX.
+  return jax.shard_map(
+    function,
+    in_specs=tuple(map(PartitionSpec, axes)),
+    out_specs=PartitionSpec(result),
+    check_vma=False,
+  )(*arrays)
 
 
 def _constrain(x, *axes):

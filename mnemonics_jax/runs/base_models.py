@@ -21,7 +21,8 @@ from mnemonics_jax.parallel import processes
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.phase.train import train_model
-from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.progress import Note
+from mnemonics_jax.runs import checkpoint, convolutions
 from mnemonics_jax.types import Variables
 from mnemonics_jax.version import NUMERICS
 
@@ -44,7 +45,8 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
     variables = train_model(phase, stage)
     try:
       if not there:
-        checkpoint.save(path, variables)
+        info = {convolutions.FIELD: convolutions.used()}
+        checkpoint.save(path, variables, info)
     except OSError as error:
       if not path.exists():  # Another run may have been faster.
         raise DiskError(
@@ -55,7 +57,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
   for draft in directory.glob(f"{path.name}.partial-*"):  # A kill left it.
     shutil.rmtree(draft, ignore_errors=True)
   try:
-    return checkpoint.restore(path)[0]
+    variables, info = checkpoint.restore(path)
   except checkpoint.Damaged as error:
     raise UserError(
       "base_models",
@@ -68,6 +70,14 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
       f"`base_models`: {path} cannot be read now ({error})",
       "if that lasts, remove it, and it is trained again",
     ) from error
+  if change := convolutions.change_since(info):
+    stage.report(
+      Note(
+        f"Since the base model {path} was trained, {change}: bits differ, numbers"
+        " agree to rounding."
+      )
+    )
+  return variables
 
 
 def _name(phase):

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from mnemonics_jax.parallel import mesh
+from mnemonics_jax.runs import convolutions
 
 _PACKAGES = [
   "mnemonics_jax",
@@ -41,6 +42,7 @@ def environment() -> dict[str, Any]:
     **_commit(),
     "machine": f"{platform.system()} {platform.machine()}",
     "devices": [device.device_kind for device in used],
+    convolutions.FIELD: convolutions.used(),
     "processes": jax.process_count(),
     "cores": os.cpu_count(),
     "created": now.isoformat(timespec="seconds"),
@@ -48,7 +50,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes_since(began: dict[str, Any]) -> str | None:
-  """A sentence if a run goes on with other packages or other devices.
+  """A sentence if a run goes on with other packages, devices or kernels.
 
   Args:
     began: the environment it began in.
@@ -62,6 +64,8 @@ def changes_since(began: dict[str, Any]) -> str | None:
   ]
   if began.get("devices", now["devices"]) != now["devices"]:
     changes.append("it runs on other devices")
+  if change := convolutions.change_since(began):
+    changes.append(change)
   if not changes:
     return None
   return f"since this run began, {', '.join(changes)}: last digits may differ."

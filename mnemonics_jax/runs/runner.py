@@ -17,7 +17,7 @@ from mnemonics_jax.progress import (
   SeedBegins,
   ignore,
 )
-from mnemonics_jax.runs import layout, records
+from mnemonics_jax.runs import convolutions, layout, records
 from mnemonics_jax.runs.claim import claimed
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
@@ -143,7 +143,8 @@ def _announce(report, config, stream, pending, moved):
   """What a person should know before the first step."""
   work = cost.phase_work(config)
   report(RunBegins(len(stream), tuple(pending), tuple(work)))
-  for note in filter(None, [*stream.notes, moved, cost.memory_note(config)]):
+  told = [*stream.notes, convolutions.news(), moved, cost.memory_note(config)]
+  for note in filter(None, told):
     report(Note(f"Note: {note}"))
 
 
@@ -182,6 +183,7 @@ def _check(config, stream, seeds):
         f"`batch_size={size}` cannot be shared equally by {devices} devices",
         f"choose a multiple of {devices}",
       )
+  convolutions.check_processes()
   if not processes.all_equal(stream.checksum >> 1):
     raise UserError(
       "data_dir",

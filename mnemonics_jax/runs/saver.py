@@ -22,7 +22,7 @@ from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase.stage import Journal
 from mnemonics_jax.progress import Note, Report
-from mnemonics_jax.runs import checkpoint, layout
+from mnemonics_jax.runs import checkpoint, convolutions, layout
 from mnemonics_jax.runs.clock import Clock
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.packing import (
@@ -132,6 +132,7 @@ class Saver(Journal):
       shutil.rmtree(draft)
     damaged: list[checkpoint.Damaged] = []
     state, records, log_size = begin, [], None
+    info: dict[str, Any] = {}
     if found := self._newest_good(self._phases(), damaged):
       tree, info = found
       state = unpack_state(begin, tree, info)
@@ -163,6 +164,11 @@ class Saver(Journal):
       self._say(
         f"Continuing seed {self.seed} in phase {state.phase}{self._stage()}."
       )
+      if change := convolutions.change_since(info):
+        self._say(
+          f"Since this checkpoint was made, {change}: bits differ, numbers agree"
+          " to rounding."
+        )
     self.log.truncate(log_size)
     for error in damaged:
       aside = error.path.with_name(f"damaged_{error.path.name}")
@@ -263,6 +269,7 @@ class Saver(Journal):
       "phase": self._phase,
       "log": self.log.sync(),
       "devices": mesh.device_count(),
+      convolutions.FIELD: convolutions.used(),
       "format": _FORMAT,
     }
     try:

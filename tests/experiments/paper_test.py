@@ -132,7 +132,8 @@ def test_every_setting_that_could_change_a_number_is_compared():
       case tuple():
         other = (*value, 0.9)
       case None:
-        other = "head" if field.name == "scope" else 1
+        words = {"scope": "head", "validate_on": "all"}
+        other = words.get(field.name, 1)
       case _:
         other = "none" if value != "none" else "crop"
     changed = dataclasses.replace(PAPER, method="bic", **{field.name: other})

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from mnemonics_jax.nn.conv import conv2d
+from mnemonics_jax.nn.native import choice
 
 # kernel, stride, padding, height, width
 RESNET = [
@@ -81,6 +82,12 @@ def assert_close(actual, expected, tolerance):
     assert a.shape == b.shape
     error = np.abs(a - b).max() / np.abs(b).max()
     assert error < tolerance, f"{jax.tree_util.keystr(path)}: {error:.1e}"
+
+
+@pytest.fixture
+def xla_form(monkeypatch):
+  """Convolutions that are lowered here are left to XLA."""
+  monkeypatch.setattr(choice, "choose", lambda: choice.Choice("xla"))
 
 
 @pytest.fixture
@@ -255,7 +262,7 @@ def test_accelerators_get_plain_convolutions(platform):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
-def test_cpu_gets_products_for_the_kernel_gradient(dtype):
+def test_cpu_gets_products_for_the_kernel_gradient(xla_form, dtype):
   def program(argument):
     gradient = jax.grad(lambda *a: jnp.sum(conv2d(*a) ** 2), argument)
     return jax.jit(gradient).lower(*arrays(3, 6, 6, dtype=dtype)).as_text()
@@ -267,7 +274,7 @@ def test_cpu_gets_products_for_the_kernel_gradient(dtype):
 
 
 @pytest.mark.parametrize("case", [(1, 2), (3, 1), (3, 2), (5, 2)])
-def test_layout_with_fast_kernels_in_a_loop_on_a_cpu(case):
+def test_layout_with_fast_kernels_in_a_loop_on_a_cpu(xla_form, case):
   kernel, stride = case
 
   def loss(arrays):

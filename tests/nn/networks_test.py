@@ -158,7 +158,7 @@ def test_remat_stores_less_and_changes_nothing():
   assert _distance(plain, same) < 1e-5
   # What remains are the weights, and an image-sized input of each block.
   plain_bytes = _stored_bytes(make(), variables, images)
-  assert _stored_bytes(make(remat=True), variables, images) < plain_bytes / 3
+  assert _stored_bytes(make(remat=True), variables, images) < plain_bytes / 2.5
 
 
 def test_bfloat16_computes_near_float32_and_keeps_what_lasts_in_float32():

@@ -1,0 +1,163 @@
+"""conv.cc as a library: compiled once, kept for the next start.
+
+Its name tells what it was made from and what it holds, so that a file is either
+exactly what it should be or of no use. It gets that name when it is complete:
+processes that build at the same time, or are killed, do no harm.
+"""
+
+from collections.abc import Sequence
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+
+import jax
+from jaxlib import version as jaxlib
+
+SOURCE = Path(__file__).with_name("conv.cc")
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
+# How compilers call the processor they run on.
+_NATIVE = ("-march=native", "-mcpu=native")
+_COMPILERS = ("g++", "clang++", "c++")
+_PROBE_SECONDS, _BUILD_SECONDS, _DAY = 20, 120, 24 * 3600
+
+
+class BuildError(RuntimeError):
+  """There is no library, for this reason.
+
+  >>> str(BuildError("no C++ compiler was found"))
+  'no C++ compiler was found'
+  """
+
+
+def library(directory: Path) -> tuple[Path, float]:
+  """The compiled library, and the seconds it took to make it, 0 if it was there.
+
+  Args:
+    directory: where it is kept. Code is run from there, so nobody else may be
+      able to write to it.
+
+  Raises:
+    BuildError: it cannot be made.
+  """
+  compiler = find_compiler()
+  native, macros = _probe(compiler)
+  parts = (SOURCE.read_bytes(), macros, FLAGS, native, jaxlib.__version__)
+  key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+  began = time.monotonic()
+  try:
+    _make_private(directory)
+    found = _find(directory, key)
+    if found is not None:
+      return found, 0.0
+    path = _build(directory, key, [compiler, *FLAGS, native])
+  except OSError as error:
+    raise BuildError(f"{directory} cannot be used ({error})") from error
+  return path, time.monotonic() - began
+
+
+def find_compiler() -> str:
+  """The user's C++ compiler, `$CXX` before all others.
+
+  Raises:
+    BuildError: there is none.
+  """
+  names = filter(None, (os.environ.get("CXX"), *_COMPILERS))
+  found = next(filter(None, map(shutil.which, names)), None)
+  if found is None or os.name != "posix":
+    raise BuildError("no C++ compiler (g++ or clang++) was found")
+  return found
+
+
+def compile_command(command: Sequence[str], out: Path) -> list[str]:
+  """What compiles conv.cc to `out` with a compiler and its options.
+
+  >>> compile_command(["g++", "-O1"], Path("conv.so"))[-2:]
+  ['-o', 'conv.so']
+  """
+  headers = ["-isystem", jax.ffi.include_dir()]
+  return [*command, *headers, str(SOURCE), "-o", str(out)]
+
+
+def _probe(compiler):
+  """The option for this processor, and all that the compiler then predefines.
+
+  On another machine that sees the same disk the macros are others; they contain
+  the compiler's version, too.
+  """
+  problem = BuildError(f"{compiler} does not work")
+  for option in _NATIVE:
+    try:
+      command = [compiler, option, "-E", "-dM", "-x", "c++", os.devnull]
+      return option, _run(command, _PROBE_SECONDS)
+    except BuildError as error:
+      problem = error
+  raise problem
+
+
+def _make_private(directory):
+  directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+  status = directory.stat()
+  others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+  if others or status.st_uid != os.geteuid():
+    raise BuildError(f"others may write to {directory}, so it is not safe")
+
+
+def _find(directory, key):
+  """The library of that key if there is a good one; damaged ones are removed."""
+  for path in sorted(directory.glob(f"conv-{key}-*.so")):
+    with contextlib.suppress(FileNotFoundError):
+      if path.name == _name(key, path):
+        return path
+      path.unlink()
+  return None
+
+
+def _name(key, path):
+  return f"conv-{key}-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}.so"
+
+
+def _build(directory, key, command):
+  for path in directory.glob("*.tmp"):  # A kill left it.
+    with contextlib.suppress(OSError):
+      if time.time() - path.stat().st_mtime > _DAY:
+        shutil.rmtree(path, ignore_errors=True)
+  with tempfile.TemporaryDirectory(".tmp", dir=directory) as draft:
+    made = Path(draft) / "conv.so"
+    _run(compile_command(command, made), _BUILD_SECONDS)
+    path = directory / _name(key, made)
+    made.replace(path)
+  return path
+
+
+def _run(command, seconds):
+  """The output of a command that gets so much time, children included."""
+  with subprocess.Popen(
+    command,
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    start_new_session=True,
+    env=os.environ | {"LC_ALL": "C"},
+  ) as process:
+    try:
+      out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+      problem = f"{command[0]} took more than {seconds} s"
+      raise BuildError(problem) from None
+    finally:
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+  if process.returncode:
+    lines = [line for line in err.decode(errors="replace").splitlines() if line]
+    errors = (
+      [line for line in lines if "error" in line] or lines or ["silently"]
+    )
+    raise BuildError(f"{command[0]} failed: {errors[0][:200]}")
+  return out
