@@ -7,6 +7,7 @@ that does not change the result stays out of them:
 """
 
 import dataclasses
+import importlib
 from typing import Any
 
 from flax import linen as nn
@@ -63,3 +64,31 @@ def _named(value, names):
   cls = type(value)
   fields = {name: identity(getattr(value, name)) for name in names}
   return {"class": f"{cls.__module__}.{cls.__qualname__}", "fields": fields}
+
+
+def restore(description: Any) -> Any:
+  """The configuration whose identity this is; lists become tuples.
+
+  >>> from mnemonics_jax.nn.heads import CosineHead
+  >>> restore(identity((CosineHead(sigma=4.0), "head")))
+  (CosineHead(sigma=4.0), 'head')
+
+  Args:
+    description: of `identity`, perhaps by way of JSON. Only classes of this
+      package are made from it.
+
+  Raises:
+    LookupError: it names something else.
+  """
+  if isinstance(description, list):
+    return tuple(map(restore, description))
+  if not isinstance(description, dict):
+    return description
+  module, _, name = description["class"].rpartition(".")
+  if module.partition(".")[0] != __name__.partition(".")[0]:
+    raise LookupError(description["class"])
+  cls = getattr(importlib.import_module(module), name, None)
+  if not (isinstance(cls, type) and hasattr(cls, "__match_args__")):
+    raise LookupError(description["class"])
+  fields = {key: restore(part) for key, part in description["fields"].items()}
+  return cls(**fields)

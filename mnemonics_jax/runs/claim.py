@@ -17,7 +17,7 @@ _PLACES = ("data",)
 
 @contextlib.contextmanager
 def claimed(
-  workdir: Path, settings: Mapping[str, Any], checksum: int
+  workdir: Path, settings: Mapping[str, Any], checksum: int, **described: Any
 ) -> Iterator[str | None]:
   """Makes `workdir` this configuration's own, for this process, or refuses.
 
@@ -29,6 +29,7 @@ def claimed(
     workdir: the directory.
     settings: all that decides the numbers, in JSON's types.
     checksum: of the data they are made of.
+    **described: more fields of `config.json`, which decide nothing.
 
   Yields:
     What else has changed since the run began, if it matters, for a person.
@@ -45,7 +46,7 @@ def claimed(
       if before := _look(workdir, settings, checksum):
         changes = changes_since(before.get("environment", {}))
       else:
-        _write(workdir, settings, checksum)
+        _write(workdir, settings, checksum, described)
     except OSError as error:
       raise UserError(
         "workdir",
@@ -74,12 +75,13 @@ def _look(workdir, settings, checksum):
   return None
 
 
-def _write(workdir, settings, checksum):
+def _write(workdir, settings, checksum, described):
   layout.write_config(
     workdir,
     {
       "command": command(),
       "settings": settings,
+      **described,
       "data": checksum,
       "environment": environment(),
     },

@@ -45,6 +45,8 @@ CONFIG = {
   "format": Maybe(int),  # See FORMAT.
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
+  "config": Maybe(OrNull({})),  # phase.Config, by class and field.
+  "class_names": Maybe([str]),  # In the order in which they are learned.
   "data": Maybe(int),  # CRC-32 of the images and labels.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.
 }
@@ -171,6 +173,19 @@ def phase_arrays_path(workdir: AnyPath, seed: int, phase: int) -> Path:
 
 def checkpoint_dir(workdir: AnyPath, seed: int) -> Path:
   return seed_dir(workdir, seed) / "checkpoints"
+
+
+def seeds(workdir: AnyPath) -> list[int]:
+  """Of which something is there."""
+  found = (re.fullmatch(r"seed_(\d+)", p.name) for p in Path(workdir).glob("*"))
+  return sorted(int(name[1]) for name in found if name)
+
+
+def saved_phases(workdir: AnyPath, seed: int) -> list[int]:
+  """Those with a checkpoint of their end."""
+  names = [path.name for path in checkpoint_dir(workdir, seed).glob("*")]
+  places = filter(None, map(parse_checkpoint_name, names))
+  return sorted(phase for phase, part in places if part is None)
 
 
 def checkpoint_name(phase: int, part: int | None = None) -> str:

@@ -134,7 +134,7 @@ class Saver(Journal):
     state, records, log_size = begin, [], None
     if found := self._newest_good(self._phases(), damaged):
       tree, info = found
-      state = unpack_state(begin, tree, info)
+      state = unpack_state(begin.memory, tree, info)
       records, log_size = info["records"], info["log"]
     self._begin_phase(state.phase)
     found = self._newest_good(self._parts(state.phase), damaged)
