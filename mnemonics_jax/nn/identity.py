@@ -78,17 +78,24 @@ def restore(description: Any) -> Any:
       package are made from it.
 
   Raises:
-    LookupError: it names something else.
+    LookupError: it names something else, or a class has other fields by now.
   """
   if isinstance(description, list):
     return tuple(map(restore, description))
   if not isinstance(description, dict):
     return description
-  module, _, name = description["class"].rpartition(".")
+  known = description.get("class")
+  module, _, name = str(known).rpartition(".")
   if module.partition(".")[0] != __name__.partition(".")[0]:
-    raise LookupError(description["class"])
-  cls = getattr(importlib.import_module(module), name, None)
+    raise LookupError(known)
+  try:
+    cls = getattr(importlib.import_module(module), name, None)
+  except ImportError:
+    raise LookupError(known) from None
   if not (isinstance(cls, type) and hasattr(cls, "__match_args__")):
-    raise LookupError(description["class"])
-  fields = {key: restore(part) for key, part in description["fields"].items()}
-  return cls(**fields)
+    raise LookupError(known)
+  parts = description.get("fields", {})
+  try:
+    return cls(**{key: restore(part) for key, part in parts.items()})
+  except TypeError:  # Fields of another version.
+    raise LookupError(known) from None

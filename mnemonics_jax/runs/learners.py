@@ -12,7 +12,6 @@ import shutil
 from typing import Any
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.nn.identity import identity, restore
@@ -24,13 +23,43 @@ from mnemonics_jax.runs.packing import pack_state, unpack_state
 
 def save(learner: Learner, known: Known, path: Path) -> None:
   """Writes both to `path`, in place of what was saved there before."""
-  if path.exists() and not (path / layout.MANIFEST).exists():
+  path = path.expanduser().absolute()
+  if path.exists() and not _is_saved(path):
     raise UserError(
       "path",
       f"{path} exists and is not a saved learner",
       "choose a new directory",
     )
-  info = {
+  draft, old = (path.with_name(f"{path.name}.{word}") for word in _ASIDE)
+  try:
+    for rest in (draft, old):  # A kill has left them.
+      shutil.rmtree(rest, ignore_errors=True)
+    checkpoint.save(draft, pack_state(known.state), describe(learner, known))
+    if path.exists():
+      os.replace(path, old)
+    os.replace(draft, path)
+    shutil.rmtree(old, ignore_errors=True)
+  except OSError as error:
+    raise DiskError(
+      "path",
+      f"{path} cannot be written ({error})",
+      "make room there, or choose another directory",
+    ) from error
+
+
+_ASIDE = ("new", "old")
+
+
+def _is_saved(path):
+  try:
+    return "learner" in layout.read_json(path / layout.INFO)
+  except UserError:
+    return False
+
+
+def describe(learner: Learner, known: Known) -> dict[str, Any]:
+  """Learner and knowledge as JSON, but for the arrays."""
+  return {
     "learner": _described("learner", learner),
     "network": _described("network", known.network),
     "names": [_written(name) for name in known.names],
@@ -40,16 +69,6 @@ def save(learner: Learner, known: Known, path: Path) -> None:
     "room": len(known.state.memory.counts),
     "slots": known.state.memory.images.shape[1],
   }
-  draft = path.with_name(f"{path.name}.new")
-  shutil.rmtree(draft, ignore_errors=True)
-  try:
-    checkpoint.save(draft, pack_state(known.state), info)
-    shutil.rmtree(path, ignore_errors=True)
-    os.replace(draft, path)
-  except OSError as error:
-    raise DiskError(
-      "path", f"{path} cannot be written ({error})", "make room"
-    ) from error
 
 
 def _described(field, value):
@@ -68,7 +87,7 @@ def _written(name):
   text = repr(name)
   try:
     same = ast.literal_eval(text) == name
-  except (ValueError, SyntaxError):
+  except (ValueError, SyntaxError, MemoryError, RecursionError):
     same = False
   if not same:
     raise UserError(
@@ -79,24 +98,21 @@ def _written(name):
   return text
 
 
-def load(
-  path: Path, network: Any, seed: int | None, phase: int | None
+def remember(
+  info: dict[str, Any], tree: dict[str, Any], network: Any
 ) -> tuple[Learner, Known]:
-  """See `Learner.load`."""
-  if layout.config_path(path).exists():
-    return _of_run(path, network, seed, phase)
-  try:
-    tree, info = checkpoint.restore(path)
-  except checkpoint.Damaged as error:
-    raise UserError(
-      "path",
-      str(error) if path.exists() else f"there is no {path}",
-      "name a directory of Learner.save, or the work directory of a run",
-    ) from error
+  """Learner and knowledge of `describe` and the arrays of `pack_state`.
+
+  Args:
+    info: as it was written.
+    tree: arrays.
+    network: of the caller, if it is not one of this package.
+  """
+  fields = dict(info["learner"]["fields"])
+  net = info["network"]
   if network is not None:
-    info["learner"]["fields"]["network"] = network
-    info["network"] = _own(network, info["network"])
-  learner, net = _restored(info["learner"]), _restored(info["network"])
+    fields["network"], net = network, _own(network, net)
+  learner, net = _restored(info["learner"] | {"fields": fields}), _restored(net)
   memory = memory_lib.empty(info["room"], info["slots"], net.image_shape)
   names = tuple(ast.literal_eval(name) for name in info["names"])
   state = unpack_state(memory, tree, info)
@@ -105,7 +121,7 @@ def load(
 
 def _own(network, description):
   """A network of the caller, for the images that it was described with."""
-  if isinstance(network, Network):
+  if hasattr(network, "image_shape"):
     return network
   return Network(network, tuple(description["fields"]["image_shape"]))
 
@@ -116,15 +132,56 @@ def _restored(description):
   except LookupError as error:
     raise UserError(
       "network",
-      f"it was made with {error.args[0]}, which is not part of this package",
-      "give it again, as in Learner.load(path, network=...)",
+      f"it was made with {error.args[0]}, which is not part of this version of"
+      " the package",
+      "give a network of your own again, as in Learner.load(path, network=...)",
     ) from error
 
 
-def _of_run(path, network, seed, phase):
-  """What a run had learned at the end of a phase."""
-  written = layout.read_config(path)
-  description = written.get("config")
+def load(
+  path: Path, network: Any, seed: int | None, phase: int | None
+) -> tuple[Learner, Known]:
+  """See `Learner.load`."""
+  path = path.expanduser()
+  if layout.config_path(path).exists():
+    return _of_run(path, network, seed, phase)
+  for field, value in (("seed", seed), ("phase", phase)):
+    if value is not None:
+      raise UserError(
+        field,
+        f"`{field}={value}` chooses in the work directory of a run, and {path} is"
+        " none",
+        "leave it out",
+      )
+  tree, info = _read(path)
+  if "learner" not in info:
+    raise UserError("path", f"{path} is a checkpoint of a run", _NAME_ONE)
+  return remember(info, tree, network)
+
+
+_NAME_ONE = "name a directory of Learner.save, or the work directory of a run"
+
+
+def _read(path):
+  try:
+    return checkpoint.restore(path)
+  except (checkpoint.Damaged, OSError) as error:
+    problem = str(error)
+    if not path.exists():
+      problem = f"there is no {path}"
+    elif not (path / layout.MANIFEST).exists():
+      problem = f"there is nothing learned in {path}"
+    raise UserError("path", problem, _NAME_ONE) from error
+
+
+def run_config(path: Path, network: Any = None) -> Config:
+  """The configuration of the run in a work directory.
+
+  Args:
+    path: the work directory.
+    network: of the caller, if it is not one of this package.
+  """
+  description = layout.read_config(path).get("config")
   if description is None:
     raise UserError(
       "path",
@@ -132,30 +189,46 @@ def _of_run(path, network, seed, phase):
       " wrote it, or a part of it has no description",
       "run it again with this version",
     )
+  fields = dict(description["fields"])
   if network is not None:
-    fields = description["fields"]
     fields["network"] = _own(network, fields["network"])
-  config = _restored(description)
-  seed, found = _checkpoint(path, seed, phase)
-  tree, info = checkpoint.restore(found)
-  begin = phase_lib.begin_run(seed, config)
-  state = unpack_state(begin.memory, tree, info)
+  return _restored(description | {"fields": fields})
+
+
+def run_state(path: Path, config: Config, seed: int, phase: int):
+  """What a seed of a run knew after a phase, and the info of its checkpoint."""
+  name = layout.checkpoint_name(phase)
+  tree, info = _read(layout.checkpoint_dir(path, seed) / name)
+  memory = memory_lib.empty(
+    config.model.classes,
+    config.sizes.class_exemplars,
+    config.network.image_shape,
+  )
+  return unpack_state(memory, tree, info), info
+
+
+def _of_run(path, network, seed, phase):
+  """What a run had learned at the end of a phase."""
+  config = run_config(path, network)
+  seed, phase = _choice(path, seed, phase)
+  state, _ = run_state(path, config, seed, phase)
+  settings = {field.name for field in dataclasses.fields(Learner)}
   learner = Learner(
     seed=seed,
     room=config.model.classes,
     **{
       field.name: getattr(config, field.name)
       for field in dataclasses.fields(Config)
-      if field.name in {other.name for other in dataclasses.fields(Learner)}
+      if field.name in settings
     },
   )
-  names = tuple(written["class_names"][: state.classes_seen])
+  names = tuple(layout.read_config(path)["class_names"][: state.classes_seen])
   phases = config.shape.classes_per_phase[: state.phase]
   return learner, Known(state, names, phases, config.network)
 
 
-def _checkpoint(path, seed, phase):
-  """The seed, and its checkpoint after a phase."""
+def _choice(path, seed, phase):
+  """The seed and the phase, by default the first and the last."""
   seeds = layout.seeds(path)
   if seed is None and seeds:
     seed = seeds[0]
@@ -165,14 +238,13 @@ def _checkpoint(path, seed, phase):
       f"`seed={seed}` has nothing saved in {path}",
       f"there is {', '.join(map(str, seeds)) or 'none'}",
     )
-  directory = layout.checkpoint_dir(path, seed)
   phases = layout.saved_phases(path, seed)
   if phase is None and phases:
     phase = phases[-1]
   if phase not in phases:
     raise UserError(
       "phase",
-      f"`phase={phase}` is not saved in {directory}",
+      f"`phase={phase}` is not saved in {layout.checkpoint_dir(path, seed)}",
       f"there are {', '.join(map(str, phases)) or 'none'}",
     )
-  return seed, directory / layout.checkpoint_name(phase)
+  return seed, phase
