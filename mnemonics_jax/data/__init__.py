@@ -22,6 +22,7 @@ import os
 from typing import Any
 
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.data.stream import (
   ClassStream,
@@ -40,6 +41,7 @@ __all__ = [
   "Share",
   "StreamShape",
   "load",
+  "read_images",
   "stream",
   "verify",
 ]

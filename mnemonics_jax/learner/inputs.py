@@ -9,6 +9,7 @@ import numpy as np
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner.known import Name
+from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.networks import NETWORKS, Network
 
 
@@ -112,6 +113,14 @@ def as_labels(
   return np.array([place[name] for name in names], np.int32)
 
 
+def labelled(
+  images: Any, names: Iterable[Any], shape: Sequence[int], known: Sequence[Name]
+) -> tuple[UInt8[np.ndarray, "n h w c"], Int[np.ndarray, " n"]]:
+  """Images of known classes, and their labels."""
+  images = as_images(images, shape)
+  return images, as_labels(as_names(names, len(images)), known)
+
+
 def _was(names):
   return "was" if len(names) == 1 else "were"
 
@@ -124,6 +133,16 @@ def listed(names: Sequence[Name], most: int = 5) -> str:
   """
   more = ", ..." if len(names) > most else ""
   return ", ".join(repr(name) for name in names[:most]) + more
+
+
+def check_incremental(method: Method) -> None:
+  """Refuses the upper bound, which never learns from new classes alone."""
+  if method.joint:
+    raise UserError(
+      "method",
+      f"`method={method.name}` needs the images of all classes in every phase",
+      "choose one that learns from new classes alone, such as lucir",
+    )
 
 
 def network_for(network: Any, images: UInt8[np.ndarray, "n h w c"]) -> Any:

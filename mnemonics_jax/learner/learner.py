@@ -15,7 +15,7 @@ from mnemonics_jax import phase, registry
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner import asking, inputs
-from mnemonics_jax.learner.known import Known, Name, Scores, grown, room_for
+from mnemonics_jax.learner.known import Known, Scores, grown, room_for
 from mnemonics_jax.learner.presets import PRESETS
 from mnemonics_jax.memory import MemoryPolicy
 from mnemonics_jax.methods import METHODS, Method
@@ -134,12 +134,7 @@ class Learner:
       test: images and names of classes known afterwards, measured in `result`.
       report: hears where it is; by default a person reads it.
     """
-    if self._method.joint:
-      raise UserError(
-        "method",
-        "`method=joint` needs the images of all classes in every phase",
-        "choose one that learns from new classes alone, such as lucir",
-      )
+    inputs.check_incremental(self._method)
     shape = known and known.network.image_shape
     images = inputs.as_images(images, shape)
     named = inputs.as_names(names, len(images))
@@ -148,7 +143,9 @@ class Learner:
     labels = inputs.as_labels(named, seen)
     order = np.argsort(labels, kind="stable")  # One class after the other.
     images, labels = images[order], labels[order]
-    network = known.network if known else inputs.network_for(self.network, images)
+    network = (
+      known.network if known else inputs.network_for(self.network, images)
+    )
     phases = (*(known.phases if known else ()), len(seen) - len(before))
     config = self._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
@@ -157,14 +154,20 @@ class Learner:
       state = grown(known.state, state)
     tested = images[:0], labels[:0]
     if test is not None:
-      tested = _labelled(*test, network.image_shape, seen)
+      tested = inputs.labelled(*test, network.image_shape, seen)
     data = PhaseData(images, labels, phases[-1], *tested)
     with _followed(report) as hear:
       state, result = phase.run_phase(state, data, config, report=hear)
-    return Known(state, seen, phases, network, result if test is not None else None)
+    return Known(
+      state, seen, phases, network, result if test is not None else None
+    )
 
   def _config(
-    self, network: Any, phases: tuple[int, ...], labels, state: PhaseState | None
+    self,
+    network: Any,
+    phases: tuple[int, ...],
+    labels,
+    state: PhaseState | None,
   ) -> Config:
     """Of the phase that brings images with these labels."""
     counts = np.zeros(0, int) if state is None else state.memory.counts
@@ -207,6 +210,15 @@ class Learner:
 
   # Asking.
 
+  @property
+  def readout(self) -> str:
+    """The method's own read-out.
+
+    >>> Learner(method="icarl").readout
+    'nme'
+    """
+    return self._method.readout
+
   def predict(
     self, known: Known, images: Any, *, readout: str | None = None
   ) -> np.ndarray:
@@ -243,7 +255,7 @@ class Learner:
     The arguments are those of `predict`.
     """
     scores = self._scores(known, images, readout)
-    return asking.probabilities(scores, readout or self._method.readout)
+    return asking.probabilities(scores, readout or self.readout)
 
   def features(self, known: Known, images: Any) -> Float[np.ndarray, "n d"]:
     """What the network makes of images, before the head.
@@ -279,14 +291,13 @@ class Learner:
       readout: `head` or `nme`; None is the method's own.
     """
     shape = known.network.image_shape
-    images, labels = _labelled(images, names, shape, known.names)
+    images, labels = inputs.labelled(images, names, shape, known.names)
     guesses = self._scores(known, images, readout).argmax(-1)
     return asking.grade(known, labels, guesses)
 
   def _scores(self, known, images, readout):
     images = inputs.as_images(images, known.network.image_shape)
-    readout = readout or self._method.readout
-    return asking.scores(self._method, known, images, readout)
+    return asking.scores(self._method, known, images, readout or self.readout)
 
   # Keeping.
 
@@ -330,13 +341,6 @@ class Learner:
     from mnemonics_jax.runs import learners
 
     return learners.load(Path(path), network, seed, phase)
-
-
-def _labelled(images, names, shape, known):
-  """Images of known classes, and their labels."""
-  images = inputs.as_images(images, shape)
-  named: list[Name] = inputs.as_names(names, len(images))
-  return images, inputs.as_labels(named, known)
 
 
 @contextlib.contextmanager

@@ -153,13 +153,19 @@ def load(
         " none",
         "leave it out",
       )
+  from mnemonics_jax.runs import exports  # It needs this file.
+
+  if exports.is_export(path):
+    return exports.load(path, network)
   tree, info = _read(path)
   if "learner" not in info:
     raise UserError("path", f"{path} is a checkpoint of a run", _NAME_ONE)
   return remember(info, tree, network)
 
 
-_NAME_ONE = "name a directory of Learner.save, or the work directory of a run"
+_NAME_ONE = (
+  "name a directory of Learner.save, an export, or the work directory of a run"
+)
 
 
 def _read(path):

@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import flagsaver
 
 from experiments import command
+from experiments.__main__ import WITH_ARGUMENTS
 
 
 class Outcome(NamedTuple):
@@ -58,7 +59,7 @@ def call(name: str, *arguments: str, cwd: Path) -> Outcome:
   ):
     os.environ.pop("MNEMONICS_DATA_DIR", None)
     try:
-      command.run(module.main, arguments=name == "report")
+      command.run(module.main, arguments=name in WITH_ARGUMENTS)
     except SystemExit as stop:
       code = stop.code
   files = sorted(str(path.relative_to(cwd)) for path in _files(cwd) - before)
