@@ -146,8 +146,10 @@ def _cells(table, with_truth) -> list[list[str]]:
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
   """Columns under each other; numbers end where their headers end."""
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  numbers = [cell == "%" for cell in lines[0]]
+  columns = list(zip(*lines, strict=True))
+  widths = [max(map(len, column)) for column in columns]
+  number = lambda cell: cell.replace(".", "").isdigit() or not cell
+  numbers = [all(map(number, column[1:])) for column in columns]
   return "\n".join(
     "  ".join(
       cell.rjust(width) if number else cell.ljust(width)

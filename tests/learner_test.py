@@ -108,7 +108,7 @@ def test_presets_are_fields_of_a_configuration(preset):
 
 
 def test_classes_come_in_the_order_of_their_first_images(learned):
-  learner, known = learned
+  _, known = learned
   assert known.names == tuple(" ".join(PHASES).split())
   assert known.phases == (3, 2, 1, 3)
   assert known.state.phase == 4 and known.state.classes_seen == 9

@@ -23,6 +23,7 @@ def load(
   val_fraction: float = 0.2,
   strict: bool = False,
   seed: int = 0,
+  least_classes: int = 2,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
   share: Share = Share(),
@@ -35,13 +36,14 @@ def load(
     val_fraction: part of each class that is held out if there is no `val/`.
     strict: whether an unreadable image is an error, or skipped with a note.
     seed: decides which images are held out.
+    least_classes: how many there must be; one is enough to go on with.
     cache_dir: where decoded arrays are kept.
     progress: called while images are decoded.
     share: which images this process decodes.
   """
   _check_options(data_dir, image_size, val_fraction)
   root = Path(os.path.expanduser(data_dir or ""))
-  listing = scan(root)
+  listing = scan(root, least_classes)
   _check_memory(root, len(listing.files), image_size)
   if not share.all_equal(
     *(os.fsencode(f.relative_to(root)) for f in listing.files)
@@ -55,7 +57,8 @@ def load(
   def build() -> Dataset:
     shape = image_size, image_size, 3
     decoded = read_images(listing.files, shape, progress=progress, share=share)
-    return _build(root, listing, *decoded, val_fraction, seed, strict)
+    dataset = _build(root, listing, *decoded, val_fraction, seed, strict)
+    return verify(dataset, f"`data_dir={root}`", least_classes)
 
   options = (image_size, val_fraction, seed, strict)
   return cached(
@@ -117,19 +120,16 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
           f" image{reason}",
           "add some or remove the class",
         )
-  return verify(
-    Dataset(
-      name="folder",
-      train_images=images[train],
-      train_labels=listing.labels[train],
-      test_images=images[test],
-      test_labels=listing.labels[test],
-      class_names=tuple(map(printable, listing.classes)),
-      mean=_MEAN,
-      std=_STD,
-      notes=notes,
-    ),
-    f"`data_dir={root}`",
+  return Dataset(
+    name="folder",
+    train_images=images[train],
+    train_labels=listing.labels[train],
+    test_images=images[test],
+    test_labels=listing.labels[test],
+    class_names=tuple(map(printable, listing.classes)),
+    mean=_MEAN,
+    std=_STD,
+    notes=notes,
   )
 
 

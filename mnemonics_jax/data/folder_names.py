@@ -7,10 +7,8 @@ from typing import Any
 # What some file system, shell or address does not like in a name.
 _ODD = frozenset('/\\:*?"<>|%~')
 # Windows has devices of these names, whatever the suffix.
-_DEVICES = frozenset(
-  ("con", "prn", "aux", "nul")
-  + tuple(f"{port}{n}" for port in ("com", "lpt") for n in range(10))
-)
+_PORTS = [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
+_DEVICES = frozenset(("con", "prn", "aux", "nul", *_PORTS))
 _LONGEST = 100  # Bytes; file systems allow 255, some of them after encoding.
 
 

@@ -108,8 +108,6 @@ class Learner:
     if isinstance(self.memory, str):
       memory_lib.parse(self.memory)
 
-  # Learning.
-
   def learn(
     self,
     known: Known | None,
@@ -208,8 +206,6 @@ class Learner:
     augment = self.augment
     return AUGMENTATIONS[augment] if isinstance(augment, str) else augment
 
-  # Asking.
-
   @property
   def readout(self) -> str:
     """The method's own read-out.
@@ -298,8 +294,6 @@ class Learner:
   def _scores(self, known, images, readout):
     images = inputs.as_images(images, known.network.image_shape)
     return asking.scores(self._method, known, images, readout or self.readout)
-
-  # Keeping.
 
   def save(self, known: Known, path: str | Path) -> None:
     """Writes the learner and what it knows; replaces what was saved there.

@@ -10,6 +10,7 @@ from mnemonics_jax import lazy
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs.exports import export
+  from mnemonics_jax.runs.extending import extend
   from mnemonics_jax.runs.finished import Run, load_run
   from mnemonics_jax.runs.layout import WorkdirError
   from mnemonics_jax.runs.lock import BusyError
@@ -28,6 +29,7 @@ __all__ = [
   "Stopped",
   "WorkdirError",
   "export",
+  "extend",
   "load_run",
   "read_metrics",
   "run",
@@ -45,6 +47,7 @@ __getattr__, __dir__ = lazy.attach(
     "Stopped": "runs.signals",
     "WorkdirError": "runs.layout",
     "export": "runs.exports",
+    "extend": "runs.extending",
     "load_run": "runs.finished",
     "read_metrics": "runs.metrics_log",
     "run": "runs.runner",

@@ -46,7 +46,7 @@ def claimed(
       if before := _look(workdir, settings, checksum):
         changes = changes_since(before.get("environment", {}))
       else:
-        _write(workdir, settings, checksum, described)
+        write(workdir, settings, checksum, described)
     except OSError as error:
       raise UserError(
         "workdir",
@@ -61,6 +61,12 @@ def _look(workdir, settings, checksum):
   if before := layout.read_config(workdir):
     _compare(workdir, before, settings, checksum)
     return before
+  check_free(workdir)
+  return None
+
+
+def check_free(workdir: Path) -> None:
+  """Refuses a directory that is not empty."""
   config, lock = layout.config_path(workdir), layout.lock_path(workdir)
   # A kill may have left a lock and a draft of config.json.
   ours = lambda path: path == lock or _is_draft_of(config, path)
@@ -72,10 +78,15 @@ def _look(workdir, settings, checksum):
       f"`workdir={workdir}` exists and is not a run of this program",
       "choose an empty or new directory",
     )
-  return None
 
 
-def _write(workdir, settings, checksum, described):
+def write(
+  workdir: Path,
+  settings: Mapping[str, Any],
+  checksum: int,
+  described: Mapping[str, Any],
+) -> None:
+  """Writes `config.json`; the arguments are those of `claimed`."""
   layout.write_config(
     workdir,
     {

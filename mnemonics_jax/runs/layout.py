@@ -56,7 +56,11 @@ PHASE = {
   "phase": int,  # From 0, the base phase.
   "classes_seen": int,  # The test covers so many classes.
   "accuracy": Each(NUMBER),  # By read-out: on all classes seen.
-  "by_group": Each([NUMBER]),  # By read-out: on the classes of phase 0, 1...
+  # Classes with test images, if there are none of some: accuracies are over
+  # these only.
+  "classes_tested": Maybe(int),
+  # By read-out: on the classes of phase 0, 1...; null where nothing is tested.
+  "by_group": Each([OrNull(NUMBER)]),
   # By moment ("trained" before the fine-tune, "final" after it) and read-out:
   # on all classes seen, on those of earlier phases (null in phase 0), on new.
   "moments": Maybe(
@@ -68,9 +72,12 @@ PHASE = {
 SEED_RESULT = {
   "seed": int,
   "phases": [PHASE],
-  "average": Each(NUMBER),  # By read-out: mean accuracy of the phases.
+  "average": Each(
+    NUMBER
+  ),  # By read-out: mean accuracy of the phases that tested all classes.
   # By read-out: what accuracy on the base classes lost from phase 0 to the end.
-  "forgetting": Each(NUMBER),
+  # Null if that was not tested.
+  "forgetting": Each(OrNull(NUMBER)),
 }
 
 # Mean over the seeds, half-width of its 95 % interval (null for one seed).
@@ -89,7 +96,11 @@ RESULTS = {
   "seeds": [int],
   "runs": [SEED_RESULT],  # In the order of `seeds`.
   "summary": Each(  # By read-out.
-    {"average": ESTIMATE, "forgetting": ESTIMATE, "per_phase": [ESTIMATE]}
+    {
+      "average": ESTIMATE,
+      "forgetting": ESTIMATE | {"mean": OrNull(NUMBER)},
+      "per_phase": [ESTIMATE],
+    }
   ),
 }
 

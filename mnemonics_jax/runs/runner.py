@@ -111,7 +111,7 @@ def run(
   stop = Stop(advice)
   with (
     claimed(
-      workdir, settings, stream.checksum, **_description(config, stream)
+      workdir, settings, stream.checksum, **description(config, stream)
     ) as moved,
     stop.listening(f"What is saved in {workdir} is safe.", patience),
     MetricsLog(workdir, tensorboard=tensorboard) as log,
@@ -161,7 +161,7 @@ def _settings(config, stream, seeds):
   return {**fields, "class_names": names, "seeds": list(seeds)}
 
 
-def _description(config, stream):
+def description(config: Config, stream: ClassStream) -> dict[str, Any]:
   """What `Learner.load` needs to know of a run."""
   try:
     described = identity(config)

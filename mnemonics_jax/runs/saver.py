@@ -136,6 +136,8 @@ class Saver(Journal):
       tree, info = found
       state = unpack_state(begin.memory, tree, info)
       records, log_size = info["records"], info["log"]
+      if log_size is None:  # It was made for another log.
+        log_size = self.log.start_of(self.seed, state.phase)
     self._begin_phase(state.phase)
     found = self._newest_good(self._parts(state.phase), damaged)
     unfit = _unfit(found[1]) if found else None

@@ -15,6 +15,7 @@ from mnemonics_jax import Learner, UserError, registry
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.progress import ignore
 from mnemonics_jax.runs import layout
+from mnemonics_jax.runs.phase_arrays import read_phase_arrays
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,9 @@ def test_a_network_of_your_own_is_given_again(tmp_path):
 def test_what_cannot_be_written_is_refused(saved, tmp_path):
   learner, known = Learner.load(saved)
   names = (object(), "dog", "fox")
-  with pytest.raises(UserError, match="cannot be written down.*texts, numbers"):
+  with pytest.raises(
+    UserError, match=r"cannot be written down.*texts, numbers"
+  ):
     learner.save(known._replace(names=names), tmp_path / "out")
   nothing = lambda key, images: images
   with pytest.raises(UserError, match="the learner cannot be written down"):
@@ -129,7 +132,7 @@ def test_what_cannot_be_loaded_is_explained(saved, tmp_path):
     Learner.load(saved, phase=1)
   damaged = shutil.copytree(saved, tmp_path / "damaged")
   (damaged / "info.json").write_text("{}")
-  with pytest.raises(UserError, match="is damaged .*info.json changed"):
+  with pytest.raises(UserError, match=r"is damaged .*info\.json changed"):
     Learner.load(damaged)
 
 
@@ -151,8 +154,8 @@ def test_a_run_predicts_what_it_measured(finished):
           known, data.test_images[rows], names, readout=readout
         )
         assert scores.accuracy == record["accuracy"][readout]
-        arrays = np.load(finished / f"seed_{seed}" / f"phase_{phase:02d}.npz")
-        counts = arrays[f"confusion/final/{readout}"]
+        name = f"confusion/final/{readout}"
+        (counts,) = read_phase_arrays(finished, seed, phase, name).values()
         assert np.array_equal(scores.confusion, counts)
 
 
@@ -197,9 +200,9 @@ def test_loading_keeps_every_setting(finished, tmp_path):
 
 
 def test_choices_that_are_not_there(finished, tmp_path):
-  with pytest.raises(UserError, match="`seed=7` has nothing saved.* 0, 1"):
+  with pytest.raises(UserError, match=r"`seed=7` has nothing saved.* 0, 1"):
     Learner.load(finished, seed=7)
-  with pytest.raises(UserError, match="`phase=2` is not saved.* 0, 1"):
+  with pytest.raises(UserError, match=r"`phase=2` is not saved.* 0, 1"):
     Learner.load(finished, phase=2)
   older = shutil.copytree(finished, tmp_path / "older")
   config = layout.read_config(older)
