@@ -49,13 +49,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _workdir_of_examples(request, tmp_path_factory, monkeypatch):
-  """Examples in docstrings begin where nothing is but a `finished_run`."""
+  """Examples in docstrings begin where only a run and perhaps a learner are."""
   if isinstance(request.node, pytest.DoctestItem):
     from support import report_fixture
 
     directory = tmp_path_factory.mktemp("example")
     monkeypatch.chdir(directory)
     report_fixture.write(directory / "finished_run")
+    examples = request.node.dtest.examples
+    if any("saved_learner" in example.source for example in examples):
+      from support import saved_learner
+
+      saved_learner.write(directory / "saved_learner")
 
 
 @pytest.fixture(autouse=True, scope="session")

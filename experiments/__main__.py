@@ -7,7 +7,9 @@ from absl import flags
 
 from experiments import command
 
-EXPERIMENTS = ("digits", "cifar", "folder", "tables", "report")
+# Some take arguments that are not flags.
+WITH_ARGUMENTS = ("report", "predict", "export", "extend")
+EXPERIMENTS = ("digits", "cifar", "folder", "tables", *WITH_ARGUMENTS)
 
 
 def main() -> None:
@@ -27,7 +29,7 @@ def main() -> None:
   for flag in flags.FLAGS.get_key_flags_for_module(module):
     # Makes `--help` show the experiment's flags.
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-  command.run(module.main, arguments=name == "report")
+  command.run(module.main, arguments=name in WITH_ARGUMENTS)
 
 
 if __name__ == "__main__":

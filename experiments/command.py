@@ -65,6 +65,26 @@ def run(
   app.run(guarded, flags_parser=parse)
 
 
+def check_flags(module: str, others: str) -> None:
+  """Refuses flags that were given but are not this command's.
+
+  Args:
+    module: `__name__` of the command.
+    others: where these settings come from instead, for the message.
+  """
+  own = {
+    flag.name for flag in FLAGS.get_key_flags_for_module(sys.modules[module])
+  }
+  shared = set(FLAGS) - own
+  for name in sorted(shared):
+    if FLAGS[name].present and FLAGS.find_module_defining_flag(name).startswith(
+      "experiments"
+    ):
+      raise UserError(
+        name, f"`{name}` has no effect here", f"leave it out: {others}"
+      )
+
+
 _MISTAKES = (UserError, WorkdirError)
 _MISTAKE, _INTERRUPTED = 2, 130
 

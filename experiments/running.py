@@ -12,7 +12,7 @@ from experiments.settings import Settings, build
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.progress import Event, Note
+from mnemonics_jax.progress import Event, Note, Report
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs import Policy
@@ -23,7 +23,7 @@ flags.adopt_module_key_flags(options)
 CONTINUE = "The same command continues from there."
 # A step may take so many seconds; compiling and evaluating cannot be
 # interrupted, but may be thrown away.
-_PATIENCE = 8.0
+PATIENCE = 8.0
 
 
 @launch.computing()
@@ -72,13 +72,12 @@ def run(
   """
   from experiments import plan
   from mnemonics_jax import runs
-  from mnemonics_jax.report.console import Console
 
   config, stream = build(settings, dataset)
   opening = plan.describe(settings, config, workdir)
   departures = tuple(paper.departures(settings))
   schedule = "reduced" if departures else "paper"
-  with Console(opening) as console, _naming_flags_to_try():
+  with followed(opening) as hear:
     return runs.run(
       config,
       stream,
@@ -86,10 +85,23 @@ def run(
       seeds=settings.seeds,
       settings=settings.identity(),
       labels=runs.Labels(settings.title, settings.preset, schedule, departures),
-      report=lambda event: console(_in_flags(event)),
-      patience=_PATIENCE,
+      report=hear,
+      patience=PATIENCE,
       **options,
     )
+
+
+@contextlib.contextmanager
+def followed(opening: str) -> Iterator[Report]:
+  """A console that hears of a run and speaks of flags.
+
+  Args:
+    opening: printed when the run begins.
+  """
+  from mnemonics_jax.report.console import Console
+
+  with Console(opening) as console, _naming_flags_to_try():
+    yield lambda event: console(_in_flags(event))
 
 
 def _in_flags(event: Event) -> Event:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     runs,
   )
   from mnemonics_jax.errors import UserError
+  from mnemonics_jax.learner import Known, Learner
   from mnemonics_jax.memory import PerClass, Total
   from mnemonics_jax.nn import augment, networks
   from mnemonics_jax.types import Batch, Exemplars, PhaseResult, PhaseState
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
   "Batch",
   "Exemplars",
+  "Known",
+  "Learner",
   "PerClass",
   "PhaseResult",
   "PhaseState",
@@ -71,6 +74,8 @@ __all__ = [
 _HOMES = {
   "Batch": "types",
   "Exemplars": "types",
+  "Known": "learner",
+  "Learner": "learner",
   "PerClass": "memory",
   "PhaseResult": "types",
   "PhaseState": "types",

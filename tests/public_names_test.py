@@ -14,7 +14,10 @@ import mnemonics_jax
 from mnemonics_jax import nn
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("bilevel", "data", "memory", "methods", "phase", "report", "runs")
+ROOMS = (
+  *("bilevel", "data", "learner", "memory"),
+  *("methods", "phase", "report", "runs"),
+)
 # Public is what they define, by names without an underscore.
 FILES = (
   *("errors", "losses", "progress", "protocol", "registry", "types"),

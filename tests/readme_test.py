@@ -4,13 +4,13 @@ from pathlib import Path
 import re
 
 import pytest
-from support import command, data_files, report_fixture, tiny
+from support import command, data_files, finished_run, report_fixture, tiny
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-EXEMPLARS, RUN = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXEMPLARS, RUN, LEARNER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_library_example_gets_better_exemplars(capsys):
@@ -33,11 +33,23 @@ def test_a_run_is_a_library_call(tmp_path, monkeypatch, capsys):
   assert (tmp_path / "my_run" / "report.html").exists()
 
 
+def test_a_learner_is_told_of_classes(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  assert len(LEARNER.strip().splitlines()) <= 17
+  quick = LEARNER.replace('preset="short"', 'preset="smoke"')
+  quick = quick.replace("train_images,", "train_images[:200],")
+  quick = quick.replace("train_labels\n", "train_labels[:200]\n")
+  exec(compile(quick, "README.md", "exec"), {})
+  named, accuracy = capsys.readouterr().out.splitlines()
+  assert named.endswith("(0, 1, 2, 3)") and 0 <= float(accuracy) <= 1
+  assert (tmp_path / "my_learner").is_dir()
+
+
 def commands() -> list[tuple[str, ...]]:
   """The experiments that are shown, with their arguments."""
   found = re.findall(
     r"python -m\s+\\?\s*experiments\.(\w+)"
-    r"((?:\s+\\?\s*(?:--\w+(?:=[^\s`]+)?|RUN\w*))*)",
+    r"((?:\s+\\?\s*(?:--\w+(?:=[^\s`]+)?|RUN\w*|IMAGES))*)",
     README,
   )
   return [(name, *rest.replace("\\", "").split()) for name, rest in found]
@@ -46,6 +58,7 @@ def commands() -> list[tuple[str, ...]]:
 def test_commands_are_found():
   assert ("cifar", "--phases=10", "--data_dir=DIR") in commands()
   assert ("report", "RUN_A", "RUN_B") in commands()
+  assert ("predict", "RUN", "IMAGES") in commands()
   assert len(commands()) >= 10
 
 
@@ -59,15 +72,17 @@ def test_commands_are_accepted(tmp_path, monkeypatch, shown):
   for name in "abcdefg":
     for i in range(15):
       data_files.save_image(tmp_path / f"DIR/train/{name}/{i}.png")
+  data_files.save_image(tmp_path / "IMAGES" / "a.png")
+  after = shown[0] in ("predict", "export", "extend")
   for run in ("RUN", "RUN_A", "RUN_B"):
-    report_fixture.write(tmp_path / run)
+    (finished_run if after else report_fixture).write(tmp_path / run)
   # There is no other process to find, and DIR stands for two directories.
   several = ("--coordinator", "--num_processes", "--process_id")
   name, *arguments = (part for part in shown if not part.startswith(several))
   arguments = [
     part.replace("--workdir=DIR", "--workdir=out") for part in arguments
   ]
-  if name == "report":
+  if name in ("report", "predict", "export"):
     outcome = command.call(name, *arguments, cwd=tmp_path)
     assert not outcome.code, outcome
     return

@@ -22,6 +22,7 @@ import os
 from typing import Any
 
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.data.stream import (
   ClassStream,
@@ -40,6 +41,7 @@ __all__ = [
   "Share",
   "StreamShape",
   "load",
+  "read_images",
   "stream",
   "verify",
 ]
@@ -77,7 +79,7 @@ def load(
     share: which part of the images this process decodes, if several do it
       together; each returns all of them.
     **options: those of the data set: `download` of `cifar100`; `image_size`,
-      `val_fraction`, `strict` and `seed` of `folder`.
+      `val_fraction`, `strict`, `seed` and `least_classes` of `folder`.
 
   Raises:
     DataError: names the setting, the problem and the fix.
@@ -92,7 +94,8 @@ def load(
     loader = importlib.import_module(SOURCES[name]).load
     common = dict(cache_dir=cache_dir, progress=progress, share=share)
     _check_options(name, loader, common, options)
-    return verify(loader(data_dir, **common, **options))
+    dataset = loader(data_dir, **common, **options)
+    return verify(dataset, least_classes=options.get("least_classes", 2))
 
 
 def _check_options(

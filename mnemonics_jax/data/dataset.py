@@ -76,7 +76,9 @@ class Dataset:
     return crc
 
 
-def verify(dataset: Dataset, source: str | None = None) -> Dataset:
+def verify(
+  dataset: Dataset, source: str | None = None, least_classes: int = 2
+) -> Dataset:
   """Returns the data set if counts, shapes, types and ranges are right.
 
   >>> from mnemonics_jax import data
@@ -88,6 +90,7 @@ def verify(dataset: Dataset, source: str | None = None) -> Dataset:
   Args:
     dataset: images and labels.
     source: where the data come from, for messages.
+    least_classes: how many there must be.
   """
   source = source or f"The data set {dataset.name}"
 
@@ -100,7 +103,10 @@ def verify(dataset: Dataset, source: str | None = None) -> Dataset:
       )
 
   names = dataset.class_names
-  require(len(names) >= 2, f"it has {len(names)} classes, 2 are the minimum")
+  require(
+    len(names) >= least_classes,
+    f"it has {len(names)} classes, {least_classes} are the minimum",
+  )
   require(len(set(names)) == len(names), "two classes have the same name")
   for split in ("train", "test"):
     images = getattr(dataset, f"{split}_images")

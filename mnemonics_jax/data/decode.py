@@ -1,4 +1,4 @@
-"""One image file of any common kind to square uint8 RGB."""
+"""One image file of any common kind to uint8 pixels of one size."""
 
 from pathlib import Path
 
@@ -9,26 +9,40 @@ from PIL import Image, ImageOps
 # Content decides, not the suffix; formats with a longer history of exploits
 # (EPS, PSD, TIFF ...) are not opened at all.
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+_MODES = {1: "L", 3: "RGB"}
 _MAX_PIXELS = 89_478_485  # A quarter of a gigabyte as RGB.
 
 
-def decode(path: Path, size: int) -> UInt8[np.ndarray, "size size 3"]:
-  """Upright, on white, shorter side resized to `size`, centre cropped.
+def decode(
+  path: Path, shape: int | tuple[int, int, int]
+) -> UInt8[np.ndarray, "h w c"]:
+  """Upright, on white, resized to cover the shape, centre cropped.
+
+  Args:
+    path: of the file.
+    shape: height, width, channels (3, or 1 for grey); a number is the side of a
+      square of RGB.
 
   Raises:
     Exception: of any kind, if this is not a readable image of sane size.
   """
+  height, width, channels = (
+    (shape, shape, 3) if isinstance(shape, int) else shape
+  )
+  if channels not in _MODES:
+    raise ValueError(f"a file has no image of {channels} channels")
   if not path.is_file():  # A pipe would block, a device never end.
     raise OSError("not a regular file")
   with Image.open(path, formats=_FORMATS) as image:
     if image.width * image.height > _MAX_PIXELS:
       raise ValueError(f"{image.width}×{image.height} pixels are too many")
     # JPEG can decode at 1/2, 1/4, 1/8 size; twice the target keeps detail.
-    image.draft(None, (2 * size, 2 * size))
+    image.draft(None, (2 * width, 2 * height))
     image.load()
     rgb = _to_rgb(_upright(image))
-    square = ImageOps.fit(rgb, (size, size), Image.Resampling.LANCZOS)
-  return np.asarray(square)
+    fit = ImageOps.fit(rgb, (width, height), Image.Resampling.LANCZOS)
+    pixels = np.asarray(fit.convert(_MODES[channels]))
+  return pixels.reshape(height, width, channels)
 
 
 def _upright(image: Image.Image) -> Image.Image:

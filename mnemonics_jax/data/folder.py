@@ -1,17 +1,15 @@
 """A directory of images: `train/<class>/*.jpg`, with `val/` or without."""
 
-from concurrent.futures import ThreadPoolExecutor
-import errno
 import hashlib
 import os
 from pathlib import Path
-import warnings
 
 import numpy as np
 
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
 from mnemonics_jax.data.listing import LAYOUT, Listing, printable, scan
+from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
@@ -25,6 +23,7 @@ def load(
   val_fraction: float = 0.2,
   strict: bool = False,
   seed: int = 0,
+  least_classes: int = 2,
   cache_dir: str | os.PathLike | None = None,
   progress: Progress | None = None,
   share: Share = Share(),
@@ -37,13 +36,14 @@ def load(
     val_fraction: part of each class that is held out if there is no `val/`.
     strict: whether an unreadable image is an error, or skipped with a note.
     seed: decides which images are held out.
+    least_classes: how many there must be; one is enough to go on with.
     cache_dir: where decoded arrays are kept.
     progress: called while images are decoded.
     share: which images this process decodes.
   """
   _check_options(data_dir, image_size, val_fraction)
   root = Path(os.path.expanduser(data_dir or ""))
-  listing = scan(root)
+  listing = scan(root, least_classes)
   _check_memory(root, len(listing.files), image_size)
   if not share.all_equal(
     *(os.fsencode(f.relative_to(root)) for f in listing.files)
@@ -55,8 +55,10 @@ def load(
     )
 
   def build() -> Dataset:
-    decoded = _decode_all(listing.files, image_size, progress, share)
-    return _build(root, listing, *decoded, val_fraction, seed, strict)
+    shape = image_size, image_size, 3
+    decoded = read_images(listing.files, shape, progress=progress, share=share)
+    dataset = _build(root, listing, *decoded, val_fraction, seed, strict)
+    return verify(dataset, f"`data_dir={root}`", least_classes)
 
   options = (image_size, val_fraction, seed, strict)
   return cached(
@@ -118,19 +120,16 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
           f" image{reason}",
           "add some or remove the class",
         )
-  return verify(
-    Dataset(
-      name="folder",
-      train_images=images[train],
-      train_labels=listing.labels[train],
-      test_images=images[test],
-      test_labels=listing.labels[test],
-      class_names=tuple(map(printable, listing.classes)),
-      mean=_MEAN,
-      std=_STD,
-      notes=notes,
-    ),
-    f"`data_dir={root}`",
+  return Dataset(
+    name="folder",
+    train_images=images[train],
+    train_labels=listing.labels[train],
+    test_images=images[test],
+    test_labels=listing.labels[test],
+    class_names=tuple(map(printable, listing.classes)),
+    mean=_MEAN,
+    std=_STD,
+    notes=notes,
   )
 
 
@@ -147,66 +146,6 @@ def _check_memory(root: Path, count: int, size: int) -> None:
       f" {available / 1e9:.0f} GB",
       "choose smaller images or fewer classes",
     )
-
-
-# Trouble of disks and networks. A data set without the images that it hit would
-# be another one.
-_TRANSIENT = (
-  errno.EIO,
-  errno.ESTALE,
-  errno.ETIMEDOUT,
-  errno.EMFILE,
-  errno.ENFILE,
-)
-
-
-_REASON = "S200"  # Bytes, because processes exchange them.
-
-
-def _decode_all(
-  files: list[Path], size: int, progress: Progress | None, share: Share
-) -> tuple[np.ndarray, list[str]]:
-  """All images, and for each file what is wrong with it ('' if nothing)."""
-  from mnemonics_jax.data.decode import decode
-
-  images = np.zeros((len(files), size, size, 3), np.uint8)
-  problems = np.zeros(len(files), _REASON)
-  assigned = share.rows(len(files))
-
-  def decode_into(index: int) -> None:
-    try:
-      images[index] = decode(files[index], size)
-    except Exception as error:  # Damaged files raise exceptions of any kind.
-      if getattr(error, "errno", None) in _TRANSIENT:
-        raise DataError(
-          "data_dir",
-          f"`data_dir`: {printable(str(files[index]))} cannot be read now"
-          f" ({_reason(error)})",
-          "try again when the disk answers",
-        ) from error
-      problems[index] = _reason(error).encode()
-
-  # Threads pay: PIL decodes and resizes outside the interpreter lock.
-  pool = ThreadPoolExecutor(os.cpu_count())
-  with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
-    try:
-      for done, _ in enumerate(pool.map(decode_into, assigned), start=1):
-        if progress:
-          progress(done, len(assigned))
-    finally:
-      pool.shutdown(cancel_futures=True)
-  share.all_gather_rows(images)
-  share.all_gather_rows(problems.view(np.uint8).reshape(len(files), -1))
-  return images, [problem.decode(errors="ignore") for problem in problems]
-
-
-def _reason(error: Exception) -> str:
-  if type(error).__name__ == "UnidentifiedImageError":
-    return "not a PNG, JPEG, BMP or WebP image"
-  if isinstance(error, OSError) and error.strerror:
-    return error.strerror
-  return printable(str(error)) or type(error).__name__
 
 
 def _hold_out(

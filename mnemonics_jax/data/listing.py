@@ -36,8 +36,13 @@ def printable(name: str | Path) -> str:
   return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
 
 
-def scan(root: Path) -> Listing:
-  """Lists the images of `root`, which must have classes and no empty one."""
+def scan(root: Path, least: int = 2) -> Listing:
+  """Lists the images of `root`, which must have classes and no empty one.
+
+  Args:
+    root: the directory.
+    least: how many classes it must have.
+  """
   if not root.is_dir():
     state = "is not a directory" if root.exists() else "does not exist"
     raise DataError(
@@ -55,11 +60,11 @@ def scan(root: Path) -> Listing:
       )
     train = root  # The classes themselves.
   found = _classes(train)
-  if len(found) < 2:
+  if len(found) < least:
     raise DataError(
       "data_dir",
       f"`data_dir={root}`: {train} has {len(found)} class directories, at least"
-      " 2 are needed",
+      f" {least} are needed",
       f"sort the images into {LAYOUT}",
     )
   classes = list(found)

@@ -56,6 +56,16 @@ class StreamShape(NamedTuple):
   image_shape: tuple[int, int, int]
   joint: bool = False
 
+  @property
+  def classes(self) -> int:
+    """How many there are."""
+    return len(self.class_sizes)
+
+  @property
+  def smallest_class(self) -> int:
+    """Training images of the class that has fewest."""
+    return min(self.class_sizes)
+
 
 class ClassStream:
   """A data set cut into phases, its labels replaced by learned-order indices.

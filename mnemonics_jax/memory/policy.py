@@ -86,7 +86,9 @@ def parse(text: str) -> MemoryPolicy:
 
 
 def check(
-  policy: MemoryPolicy, classes_per_phase: Sequence[int], smallest_class: int
+  policy: MemoryPolicy,
+  classes_per_phase: Sequence[int],
+  smallest_class: int | None,
 ) -> None:
   """Refuses budgets that cannot be met on this data set.
 
@@ -98,7 +100,8 @@ def check(
   Args:
     policy: the budget.
     classes_per_phase: how many classes each phase brings.
-    smallest_class: training images of the class that has fewest.
+    smallest_class: training images of the class that has fewest; None if a class
+      may have fewer than it is allowed to keep.
   """
   classes = sum(classes_per_phase)
   if policy.allowance(classes) < 1:
@@ -107,6 +110,8 @@ def check(
       f"`memory={policy}` is smaller than the number of classes",
       f"{classes} classes need at least total:{classes}",
     )
+  if smallest_class is None:
+    return
   if policy.allowance(classes) > smallest_class:
     kind, per_class = str(policy).split(":")[0], policy.allowance(classes)
     most = smallest_class * (classes if kind == "total" else 1)

@@ -9,6 +9,7 @@ while it has its default, so that what is older keeps its identity:
 """
 
 import dataclasses
+import importlib
 from typing import Any
 
 from flax import linen as nn
@@ -84,3 +85,38 @@ def _named(value, names):
   cls = type(value)
   fields = {name: identity(getattr(value, name)) for name in names}
   return {"class": f"{cls.__module__}.{cls.__qualname__}", "fields": fields}
+
+
+def restore(description: Any) -> Any:
+  """The configuration whose identity this is; lists become tuples.
+
+  >>> from mnemonics_jax.nn.heads import CosineHead
+  >>> restore(identity((CosineHead(sigma=4.0), "head")))
+  (CosineHead(sigma=4.0), 'head')
+
+  Args:
+    description: of `identity`, perhaps by way of JSON. Only classes of this
+      package are made from it.
+
+  Raises:
+    LookupError: it names something else, or a class has other fields by now.
+  """
+  if isinstance(description, list):
+    return tuple(map(restore, description))
+  if not isinstance(description, dict):
+    return description
+  known = description.get("class")
+  module, _, name = str(known).rpartition(".")
+  if module.partition(".")[0] != __name__.partition(".")[0]:
+    raise LookupError(known)
+  try:
+    cls = getattr(importlib.import_module(module), name, None)
+  except ImportError:
+    raise LookupError(known) from None
+  if not (isinstance(cls, type) and hasattr(cls, "__match_args__")):
+    raise LookupError(known)
+  parts = description.get("fields", {})
+  try:
+    return cls(**{key: restore(part) for key, part in parts.items()})
+  except TypeError:  # Fields of another version.
+    raise LookupError(known) from None

@@ -10,6 +10,7 @@ frozen convolutions. Another network is a function here or elsewhere, a line in
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+import inspect
 import itertools
 from typing import Any
 
@@ -165,9 +166,9 @@ class ResNet(nn.Module):
 class Network:
   """A feature extractor as two pure functions.
 
-  Any linen module will do whose `__call__(images, train)` returns features, be
-  it with batch statistics or without. Only convolutions that are `Conv` know
-  weight transfer.
+  Any linen module will do whose `features(images, train)`, or `__call__` if it
+  has no such method, returns features, be it with batch statistics or without.
+  Only convolutions that are `Conv` know weight transfer.
 
   >>> network = resnet8(width=4, image_shape=(8, 8, 3))
   >>> variables = network.init(jax.random.key(0))
@@ -212,17 +213,32 @@ class Network:
     """Features and the batch statistics after this batch."""
     chex.assert_shape(images, (None, *self.image_shape))
     if not train:
-      features: Any = self.module.apply(variables, images, train=False)
+      features: Any = self.module.apply(
+        variables, images, train=False, method=_method(self)
+      )
       return features, variables.get("batch_stats", {})
     features, updates = self.module.apply(
-      variables, images, train=True, mutable=["batch_stats"]
+      variables,
+      images,
+      train=True,
+      mutable=["batch_stats"],
+      method=_method(self),
     )
     return features, updates.get("batch_stats", {})
 
 
 @functools.partial(jax.jit, static_argnames="network")
 def _init(network, key):
-  return network.module.init(key, _example(network), train=False)
+  return network.module.init(
+    key, _example(network), train=False, method=_method(network)
+  )
+
+
+def _method(network):
+  """What of the module returns features, None for `__call__`."""
+  # A field of that name, as in `Conv`, is something else.
+  method = getattr(type(network.module), "features", None)
+  return "features" if inspect.isfunction(method) else None
 
 
 @functools.cache
@@ -230,7 +246,10 @@ def _feature_dim(network):
   """From shapes alone: whoever brings a module need not say it again."""
   features, _ = jax.eval_shape(
     lambda: network.module.init_with_output(
-      jax.random.key(0), _example(network), train=False
+      jax.random.key(0),
+      _example(network),
+      train=False,
+      method=_method(network),
     )
   )
   if getattr(features, "ndim", None) != 2:

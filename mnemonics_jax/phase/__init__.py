@@ -6,7 +6,7 @@ for data in stream:
 """
 
 from mnemonics_jax.data.stream import PhaseData
-from mnemonics_jax.phase.config import Config, Sizes
+from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.pool import Pool, make_pool
 from mnemonics_jax.phase.run import begin_run, run_phase
@@ -18,12 +18,14 @@ from mnemonics_jax.phase.sgd import (
   init_training,
   train_step,
 )
+from mnemonics_jax.phase.sizes import OpenShape, Sizes
 from mnemonics_jax.phase.stage import Journal, Stage
 from mnemonics_jax.phase.train import train_model
 
 __all__ = [
   "Config",
   "Journal",
+  "OpenShape",
   "Phase",
   "PhaseData",
   "Pool",

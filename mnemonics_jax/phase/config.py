@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
-from typing import NamedTuple
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import registry
@@ -18,33 +16,7 @@ from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase.level import Level
 from mnemonics_jax.phase.schedule import Schedule
-
-
-class Sizes(NamedTuple):
-  """Sizes that no phase exceeds: shapes stay the same for the whole run.
-
-  >>> from mnemonics_jax import methods, networks
-  >>> shape = StreamShape((40,) * 10, (5, 1, 1, 1, 1, 1), image_shape=(8, 8, 3))
-  >>> network = networks.resnet8(image_shape=shape.image_shape)
-  >>> sizes = Config(network, methods.LwF(), shape, memory=PerClass(20)).sizes
-  >>> sizes.pool, sizes.old_exemplars  # 40 new images, 20 of each of 9 classes.
-  (220, 180)
-
-  Attributes:
-    pool: images that a phase trains on.
-    later_pool: the same after phase 0, whose pool is often the largest.
-    class_images: training images of a class.
-    class_exemplars: exemplars of a class.
-    new_exemplars: exemplars of the classes that arrive after phase 0, together.
-    old_exemplars: exemplars that are old, together.
-  """
-
-  pool: int
-  later_pool: int
-  class_images: int
-  class_exemplars: int
-  new_exemplars: int
-  old_exemplars: int
+from mnemonics_jax.phase.sizes import OpenShape, Sizes, derive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +60,7 @@ class Config:
 
   network: Network
   method: Method
-  shape: StreamShape
+  shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
   init_exemplars: str = "herding"
@@ -135,7 +107,7 @@ class Config:
         "use 2 or more",
       )
     memory_lib.check(
-      self.memory, self.shape.classes_per_phase, min(self.shape.class_sizes)
+      self.memory, self.shape.classes_per_phase, self.shape.smallest_class
     )
     if self.method.holdout:
       self._check_memory(
@@ -162,26 +134,12 @@ class Config:
   @functools.cached_property
   def model(self) -> Model:
     """Network and head, for all classes of the stream."""
-    return Model(self.network, self.method.head, len(self.shape.class_sizes))
+    return Model(self.network, self.method.head, self.shape.classes)
 
   @functools.cached_property
   def sizes(self) -> Sizes:
-    """The sizes that this stream and this memory lead to."""
-    images, per_phase = self.shape.class_sizes, self.shape.classes_per_phase
-    largest = max(images)
-    kept = lambda seen: memory_lib.kept(self.memory, seen, largest)
-    borders = itertools.pairwise(itertools.accumulate(per_phase, initial=0))
-    phases = list(borders)
-    pools = [sum(images[start:stop]) + kept(start) for start, stop in phases]
-    new = [kept(stop) // stop * (stop - start) for start, stop in phases[1:]]
-    return Sizes(
-      pool=sum(images) if self.shape.joint else max(pools),
-      later_pool=max(pools[1:], default=0),
-      class_images=largest,
-      class_exemplars=memory_lib.slots(self.memory, per_phase, largest),
-      new_exemplars=max(new, default=0),
-      old_exemplars=max(kept(start) for start, _ in phases),
-    )
+    """Of all arrays, from the data and the memory."""
+    return derive(self.shape, self.memory)
 
   @functools.cached_property
   def level(self) -> Level:

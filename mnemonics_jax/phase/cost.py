@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from mnemonics_jax import bilevel
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.run import begin_run
@@ -19,6 +20,7 @@ _WITH_TEACHER = 4 / 3
 
 def phase_work(config: Config) -> list[float]:
   """Expected work of each phase, in training steps without a teacher."""
+  assert isinstance(config.shape, StreamShape)
   sizes, work, seen = config.shape.class_sizes, [], 0
   kept = lambda classes: memory_lib.kept(config.memory, classes, max(sizes))
   for phase, arriving in enumerate(config.shape.classes_per_phase):

@@ -66,6 +66,17 @@ def head_predictions(
   return np.argmax(logits[:, :seen], -1)
 
 
+def nme_cosines(
+  features: Float[np.ndarray, "n d"],
+  exemplar_features: Float[np.ndarray, "m d"],
+  exemplar_labels: Int[np.ndarray, " m"],
+  seen: int,
+) -> Float[np.ndarray, "n seen"]:
+  """Cosines of features and the means of normalised exemplar features."""
+  means = normalize(class_means(exemplar_features, exemplar_labels, seen))
+  return normalize(features) @ means.T
+
+
 def nme_predictions(
   features: Float[np.ndarray, "n d"],
   exemplar_features: Float[np.ndarray, "m d"],
@@ -73,8 +84,8 @@ def nme_predictions(
   seen: int,
 ) -> Int[np.ndarray, " n"]:
   """The class whose mean of normalised exemplar features is nearest."""
-  means = normalize(class_means(exemplar_features, exemplar_labels, seen))
-  return np.argmax(normalize(features) @ means.T, -1)
+  cosines = nme_cosines(features, exemplar_features, exemplar_labels, seen)
+  return np.argmax(cosines, -1)
 
 
 def confusion(

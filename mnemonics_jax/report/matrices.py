@@ -20,7 +20,7 @@ def accuracy_matrices(run: Run) -> Iterator[Drawing]:
     matrix = np.full((phases, phases), np.nan)
     for row in range(phases):
       groups = [r["phases"][row]["by_group"][name] for r in run.results["runs"]]
-      matrix[row, : row + 1] = 100 * np.mean(groups, axis=0)
+      matrix[row, : row + 1] = 100 * np.mean(np.array(groups, float), axis=0)
     yield _accuracy_matrix(run, name, matrix)
 
 
@@ -37,7 +37,7 @@ def _accuracy_matrix(run: Run, readout: str, matrix: np.ndarray) -> Drawing:
       axes.text(
         column,
         row,
-        "" if column > row else f"{value:.{digits}f}",
+        "" if np.isnan(value) else f"{value:.{digits}f}",
         ha="center",
         va="center",
         fontsize=9 if phases <= 7 else 8,
@@ -59,6 +59,7 @@ def _accuracy_matrix(run: Run, readout: str, matrix: np.ndarray) -> Drawing:
   rows = [
     [row, column, groups[column], number(matrix[row, column])]
     for row, column in zip(*np.tril_indices(phases), strict=True)
+    if not np.isnan(matrix[row, column])
   ]
   return Drawing(f"accuracy_matrix_{readout}", figure, header, rows)
 

@@ -5,7 +5,11 @@ from typing import Any
 
 from mnemonics_jax import registry
 from mnemonics_jax.report.estimate import format_duration
-from mnemonics_jax.report.tables import paired_difference, percent
+from mnemonics_jax.report.tables import (
+  paired_difference,
+  percent,
+  tested_classes,
+)
 from mnemonics_jax.runs.finished import Run
 
 
@@ -46,11 +50,15 @@ def describe(results: Mapping[str, Any]) -> str:
   if readout in registry.READOUTS:
     readout = f"{registry.READOUTS[readout]} ({readout})"
   last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
+  tested = results["runs"][0]["phases"][-1].get("classes_tested")
+  which = f"all {total} classes"
+  if tested is not None:
+    which = f"{tested} of {total} classes (there were none of the others)"
   text += (
     f"In the end {readout} recognises {percent(last, 1)}\u00a0% of the test images of "
-    f"all {total} classes"
+    f"{which}"
   )
-  if later:
+  if later and loss is not None:
     change = "fell" if loss >= 0 else "rose"
     text += (
       f"; on the first {base} classes accuracy {change} by "
@@ -67,6 +75,12 @@ def caveat(results: Mapping[str, Any]) -> str:
     if seeds > 1
     else "There is one seed, so nothing is known about the spread. "
   )
+  phases = results["runs"][0]["phases"]
+  if partly := [str(p["phase"]) for p in phases if "classes_tested" in p]:
+    text += (
+      f"Phase {', '.join(partly)}: there were test images of some classes only, "
+      "and accuracies are over these; averages leave these phases out. "
+    )
   if results["schedule"] == "paper":
     return text + "The settings are the paper's."
   text += (
@@ -88,17 +102,19 @@ def key_numbers(run: Run) -> list[tuple[str, str, str]]:
     return "" if half is None else f"± {percent(half, 1)} · "
 
   summary = results["summary"][results["readout"]]
-  last = results["runs"][0]["phases"][-1]
+  phases = results["runs"][0]["phases"]
+  last = phases[-1]
+  averaged = sum("classes_tested" not in phase for phase in phases)
   numbers = [
     (
       "Average accuracy",
       f"{percent(summary['average']['mean'], 1)} %",
-      f"{spread(summary['average'])}mean of {len(summary['per_phase'])} phases",
+      f"{spread(summary['average'])}mean of {averaged} phases",
     ),
     (
       "After the last phase",
       f"{percent(summary['per_phase'][-1]['mean'], 1)} %",
-      f"{spread(summary['per_phase'][-1])}all {last['classes_seen']} classes",
+      f"{spread(summary['per_phase'][-1])}{'all ' * ('classes_tested' not in last)}{tested_classes(last)} classes",
     ),
     (
       "Forgetting",

@@ -63,7 +63,7 @@ def phase_table(results: Mapping[str, Any]) -> Table:
   rows = [
     [
       str(phase["phase"]),
-      str(phase["classes_seen"]),
+      tested_classes(phase),
       *(interval(summary[name]["per_phase"][index]) for name in names),
     ]
     for index, phase in enumerate(results["runs"][0]["phases"])
@@ -73,6 +73,12 @@ def phase_table(results: Mapping[str, Any]) -> Table:
     for quantity in ("average", "forgetting")
   ]
   return Table(["phase", "classes", *readout_header(results)], rows, footer)
+
+
+def tested_classes(phase: Mapping[str, Any]) -> str:
+  """How many classes were seen, and of how many there were test images."""
+  tested, seen = phase.get("classes_tested"), phase["classes_seen"]
+  return str(seen) if tested is None else f"{tested} of {seen}"
 
 
 def seed_table(results: Mapping[str, Any]) -> Table:

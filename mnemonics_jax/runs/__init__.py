@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from mnemonics_jax import lazy
 
 if TYPE_CHECKING:
+  from mnemonics_jax.runs.exports import export
+  from mnemonics_jax.runs.extending import extend
   from mnemonics_jax.runs.finished import Run, load_run
   from mnemonics_jax.runs.layout import WorkdirError
   from mnemonics_jax.runs.lock import BusyError
@@ -26,6 +28,8 @@ __all__ = [
   "Run",
   "Stopped",
   "WorkdirError",
+  "export",
+  "extend",
   "load_run",
   "read_metrics",
   "run",
@@ -42,6 +46,8 @@ __getattr__, __dir__ = lazy.attach(
     "Run": "runs.finished",
     "Stopped": "runs.signals",
     "WorkdirError": "runs.layout",
+    "export": "runs.exports",
+    "extend": "runs.extending",
     "load_run": "runs.finished",
     "read_metrics": "runs.metrics_log",
     "run": "runs.runner",

@@ -18,7 +18,7 @@ _PLACES = ("data",)
 
 @contextlib.contextmanager
 def claimed(
-  workdir: Path, settings: Mapping[str, Any], checksum: int
+  workdir: Path, settings: Mapping[str, Any], checksum: int, **described: Any
 ) -> Iterator[str | None]:
   """Makes `workdir` this configuration's own, for this process, or refuses.
 
@@ -30,6 +30,7 @@ def claimed(
     workdir: the directory.
     settings: all that decides the numbers, in JSON's types.
     checksum: of the data they are made of.
+    **described: more fields of `config.json`, which decide nothing.
 
   Yields:
     What else has changed since the run began, if it matters, for a person.
@@ -46,7 +47,7 @@ def claimed(
       if before := _look(workdir, settings, checksum):
         changes = changes_since(before.get("environment", {}))
       else:
-        _write(workdir, settings, checksum)
+        write(workdir, settings, checksum, described)
     except OSError as error:
       raise UserError(
         "workdir",
@@ -61,6 +62,12 @@ def _look(workdir, settings, checksum):
   if before := layout.read_config(workdir):
     _compare(workdir, before, settings, checksum)
     return before
+  check_free(workdir)
+  return None
+
+
+def check_free(workdir: Path) -> None:
+  """Refuses a directory that is not empty."""
   config, lock = layout.config_path(workdir), layout.lock_path(workdir)
   # A kill may have left a lock and a draft of config.json.
   ours = lambda path: path == lock or _is_draft_of(config, path)
@@ -72,15 +79,21 @@ def _look(workdir, settings, checksum):
       f"`workdir={workdir}` exists and is not a run of this program",
       "choose an empty or new directory",
     )
-  return None
 
 
-def _write(workdir, settings, checksum):
+def write(
+  workdir: Path,
+  settings: Mapping[str, Any],
+  checksum: int,
+  described: Mapping[str, Any],
+) -> None:
+  """Writes `config.json`; the arguments are those of `claimed`."""
   layout.write_config(
     workdir,
     {
       "command": command(),
       "settings": settings,
+      **described,
       "data": checksum,
       "numerics": NUMERICS,
       "environment": environment(),

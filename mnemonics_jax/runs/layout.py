@@ -45,6 +45,8 @@ CONFIG = {
   "format": Maybe(int),  # See FORMAT.
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
+  "config": Maybe(OrNull({})),  # phase.Config, by class and field.
+  "class_names": Maybe([str]),  # In the order in which they are learned.
   "data": Maybe(int),  # CRC-32 of the images and labels.
   "numerics": Maybe(int),  # Version of the numbers; see `version.NUMERICS`.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.
@@ -55,7 +57,11 @@ PHASE = {
   "phase": int,  # From 0, the base phase.
   "classes_seen": int,  # The test covers so many classes.
   "accuracy": Each(NUMBER),  # By read-out: on all classes seen.
-  "by_group": Each([NUMBER]),  # By read-out: on the classes of phase 0, 1...
+  # Classes with test images, if there are none of some: accuracies are over
+  # these only.
+  "classes_tested": Maybe(int),
+  # By read-out: on the classes of phase 0, 1...; null where nothing is tested.
+  "by_group": Each([OrNull(NUMBER)]),
   # By moment ("trained" before the fine-tune, "final" after it) and read-out:
   # on all classes seen, on those of earlier phases (null in phase 0), on new.
   "moments": Maybe(
@@ -67,9 +73,12 @@ PHASE = {
 SEED_RESULT = {
   "seed": int,
   "phases": [PHASE],
-  "average": Each(NUMBER),  # By read-out: mean accuracy of the phases.
+  "average": Each(
+    NUMBER
+  ),  # By read-out: mean accuracy of the phases that tested all classes.
   # By read-out: what accuracy on the base classes lost from phase 0 to the end.
-  "forgetting": Each(NUMBER),
+  # Null if that was not tested.
+  "forgetting": Each(OrNull(NUMBER)),
 }
 
 # Mean over the seeds, half-width of its 95 % interval (null for one seed).
@@ -89,7 +98,11 @@ RESULTS = {
   "seeds": [int],
   "runs": [SEED_RESULT],  # In the order of `seeds`.
   "summary": Each(  # By read-out.
-    {"average": ESTIMATE, "forgetting": ESTIMATE, "per_phase": [ESTIMATE]}
+    {
+      "average": ESTIMATE,
+      "forgetting": ESTIMATE | {"mean": OrNull(NUMBER)},
+      "per_phase": [ESTIMATE],
+    }
   ),
 }
 
@@ -175,6 +188,19 @@ def phase_arrays_path(workdir: AnyPath, seed: int, phase: int) -> Path:
 
 def checkpoint_dir(workdir: AnyPath, seed: int) -> Path:
   return seed_dir(workdir, seed) / "checkpoints"
+
+
+def seeds(workdir: AnyPath) -> list[int]:
+  """Of which something is there."""
+  found = (re.fullmatch(r"seed_(\d+)", p.name) for p in Path(workdir).glob("*"))
+  return sorted(int(name[1]) for name in found if name)
+
+
+def saved_phases(workdir: AnyPath, seed: int) -> list[int]:
+  """Those with a checkpoint of their end."""
+  names = [path.name for path in checkpoint_dir(workdir, seed).glob("*")]
+  places = filter(None, map(parse_checkpoint_name, names))
+  return sorted(phase for phase, part in places if part is None)
 
 
 def checkpoint_name(phase: int, part: int | None = None) -> str:

@@ -70,13 +70,14 @@ class MetricsLog:
         records = read_metrics(self._workdir)
       self._events.restart(records)
 
-  def start_of(self, seed: int) -> int:
-    """The size before the first record of a seed."""
+  def start_of(self, seed: int, phase: int = 0) -> int:
+    """The size before the first record of a seed in this phase or a later one."""
     self._opened.seek(0)
     size = 0
     for line in self._opened.read().splitlines(keepends=True):
       with contextlib.suppress(ValueError):
-        if json.loads(line).get("seed") == seed:
+        record = json.loads(line)
+        if record.get("seed") == seed and record.get("phase", 0) >= phase:
           break
       size += len(line)
     return size

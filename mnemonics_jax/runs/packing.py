@@ -41,8 +41,9 @@ def pack_state(state):
   }
 
 
-def unpack_state(begin, tree, info):
-  memory = begin.memory._replace(counts=tree["memory"]["counts"])
+def unpack_state(empty, tree, info):
+  """The state whose arrays these are, with the slots of an empty memory."""
+  memory = empty._replace(counts=tree["memory"]["counts"])
   return PhaseState(
     variables=jax.tree.map(mesh.put_replicated, tree["variables"]),
     memory=memory_lib.replace(memory, tree["memory"]["images"]),

@@ -4,6 +4,7 @@ Their fields are listed in `layout.PHASE`, `SEED_RESULT` and `RESULTS`.
 """
 
 from collections.abc import Mapping, Sequence
+import math
 from typing import TYPE_CHECKING, Any
 
 from mnemonics_jax import protocol
@@ -18,21 +19,27 @@ def phase_record(
 ) -> dict[str, Any]:
   """One phase: accuracy of all, old and new classes for both read-outs."""
   n_old = sum(classes_per_phase[: result.phase])
+  final = result.confusion["final"]
+  tested = int((final[next(iter(READOUTS))].sum(1) > 0).sum())
 
   def shares(confusion):
     return {
       "all": protocol.accuracy(confusion),
-      "old": protocol.accuracy(confusion, slice(n_old)) if n_old else None,
+      "old": _measured(protocol.accuracy(confusion, slice(n_old))),
       "new": protocol.accuracy(confusion, slice(n_old, None)),
     }
 
-  final = result.confusion["final"]
+  partly = tested < result.classes_seen
   return {
     "phase": result.phase,
     "classes_seen": result.classes_seen,
+    **({"classes_tested": tested} if partly else {}),
     "accuracy": {name: protocol.accuracy(final[name]) for name in READOUTS},
     "by_group": {
-      name: protocol.group_accuracies(final[name], classes_per_phase)
+      name: [
+        _measured(share)
+        for share in protocol.group_accuracies(final[name], classes_per_phase)
+      ]
       for name in READOUTS
     },
     "moments": {
@@ -44,21 +51,34 @@ def phase_record(
   }
 
 
+def _measured(share):
+  """None where there was nothing to test on."""
+  return None if math.isnan(share) else share
+
+
 def run_record(
   seed: int, phases: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-  """One seed: its phases, average accuracy and forgetting."""
+  """One seed: its phases, average accuracy and forgetting.
+
+  Averages are over the phases in which all classes were tested, if there are any.
+  """
+  full = [p for p in phases if "classes_tested" not in p] or phases
+
+  def forgetting(name):
+    base = [p["by_group"][name][0] for p in phases]
+    if base[0] is None or base[-1] is None:
+      return None
+    return protocol.forgetting([base[0], base[-1]])
+
   return {
     "seed": seed,
     "phases": list(phases),
     "average": {
-      name: protocol.average_accuracy([p["accuracy"][name] for p in phases])
+      name: protocol.average_accuracy([p["accuracy"][name] for p in full])
       for name in READOUTS
     },
-    "forgetting": {
-      name: protocol.forgetting([p["by_group"][name][0] for p in phases])
-      for name in READOUTS
-    },
+    "forgetting": {name: forgetting(name) for name in READOUTS},
   }
 
 
@@ -66,6 +86,8 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
   """All seeds: means with 95 % confidence intervals."""
 
   def estimate(values):
+    if None in values:
+      return {"mean": None, "ci95": None}
     mean, ci95 = protocol.confidence_interval(values)
     return {"mean": mean, "ci95": ci95}
 

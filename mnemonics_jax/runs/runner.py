@@ -112,7 +112,9 @@ def run(
   _check(config, stream, seeds)
   stop = Stop(advice)
   with (
-    claimed(workdir, settings, stream.checksum) as moved,
+    claimed(
+      workdir, settings, stream.checksum, **description(config, stream)
+    ) as moved,
     stop.listening(f"What is saved in {workdir} is safe.", patience),
     MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
@@ -160,6 +162,15 @@ def _settings(config, stream, seeds):
     ) from error
   names = list(stream.class_names)
   return {**fields, "class_names": names, "seeds": list(seeds)}
+
+
+def description(config: Config, stream: ClassStream) -> dict[str, Any]:
+  """What `Learner.load` needs to know of a run."""
+  try:
+    described = identity(config)
+  except TypeError:
+    described = None
+  return {"config": described, "class_names": list(stream.class_names)}
 
 
 def _check(config, stream, seeds):

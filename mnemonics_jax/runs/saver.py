@@ -135,8 +135,10 @@ class Saver(Journal):
     info: dict[str, Any] = {}
     if found := self._newest_good(self._phases(), damaged):
       tree, info = found
-      state = unpack_state(begin, tree, info)
+      state = unpack_state(begin.memory, tree, info)
       records, log_size = info["records"], info["log"]
+      if log_size is None:  # It was made for another log.
+        log_size = self.log.start_of(self.seed, state.phase)
     self._begin_phase(state.phase)
     found = self._newest_good(self._parts(state.phase), damaged)
     unfit = _unfit(found[1]) if found else None

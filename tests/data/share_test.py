@@ -69,7 +69,7 @@ def test_each_process_decodes_its_share_and_has_all(
   monkeypatch.setattr(share_lib, "_BLOCK_BYTES", block)
   monkeypatch.setattr(
     "mnemonics_jax.data.decode.decode",
-    lambda path, size: decoded.append(path) or decode(path, size),
+    lambda path, shape: decoded.append(path) or decode(path, shape),
   )
   for dataset in in_processes(count, lambda share: load(root, share)):
     assert_equal(dataset, alone)
@@ -84,10 +84,10 @@ def test_a_cache_that_one_process_lacks_is_made_again_by_all(root):
 
 
 def test_trouble_of_one_process_is_that_of_all(root, monkeypatch):
-  def fail(path, size):
+  def fail(path, shape):
     if path.name == "6.png":
       raise OSError(errno.EIO, "Input/output error")
-    return decode(path, size)
+    return decode(path, shape)
 
   monkeypatch.setattr("mnemonics_jax.data.decode.decode", fail)
   errors = in_processes(2, lambda share: load(root, share))

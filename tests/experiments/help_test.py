@@ -29,6 +29,9 @@ FLAGS = {
   "folder": {"method", "data", "image_size"},
   "tables": {"table", "rows", "root", "epochs", "data_dir"},
   "report": {"output"},
+  "predict": {"top", "csv", "confusion", "seed", "phase"},
+  "export": {"to", "seed", "phase"},
+  "extend": {"data", "workdir", "phases", "val_fraction", "checkpoint_every"},
 }
 OTHERS = {
   "digits": {"data_dir", "table", "output"},
@@ -37,6 +40,9 @@ OTHERS = {
   # Its rows or --root decide these.
   "tables": {"workdir", "fresh", "method", "exemplars", "output"},
   "report": {"method", "workdir", "devices"},
+  "predict": {"method", "workdir", "to"},
+  "export": {"method", "workdir", "top"},
+  "extend": {"method", "epochs", "coordinator", "seed", "to"},
 }
 
 

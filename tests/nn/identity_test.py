@@ -16,7 +16,7 @@ from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import AUGMENTATIONS, CropFlip
 from mnemonics_jax.nn.heads import CosineHead, LinearHead
-from mnemonics_jax.nn.identity import identity, later
+from mnemonics_jax.nn.identity import identity, later, restore
 from mnemonics_jax.nn.model import Model
 
 
@@ -145,3 +145,53 @@ def test_another_process_finds_the_same():
 def test_what_cannot_be_written_down_is_refused(value):
   with pytest.raises(TypeError, match="frozen dataclass"):
     identity(value)
+
+
+@pytest.mark.parametrize(
+  "value",
+  [
+    (1, 2.5, "a", True, None, ()),
+    CropFlip(pad=1),
+    Model(networks.resnet8(width=4, image_shape=(8, 8, 3)), CosineHead(9.0), 3),
+    networks.resnet18(dtype="bfloat16"),
+    *(method(distill=False) for method in methods.METHODS.values()),
+    *AUGMENTATIONS.values(),
+    BilevelConfig.paper(),
+  ],
+)
+def test_what_was_written_down_comes_back(value):
+  assert restore(json.loads(json.dumps(identity(value)))) == value
+
+
+def test_fields_that_stay_out_come_back_as_their_defaults():
+  remat = networks.resnet8(remat=True)
+  assert restore(identity(remat)) == networks.resnet8()
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    "os.system",
+    "subprocess.Popen",
+    f"{__name__}.Own",
+    "mnemonics_jaxx.nn.heads.CosineHead",
+    "mnemonics_jax.nn.no_such_file.Head",
+    "mnemonics_jax.nn.heads.NoSuchHead",
+    "mnemonics_jax.nn.identity.importlib",
+    "mnemonics_jax.nn.identity.identity",
+    "mnemonics_jax.runs.saver.Saver",
+    "",
+    None,
+  ],
+)
+def test_nothing_else_is_made(name):
+  with pytest.raises(LookupError) as caught:
+    restore([{"class": name, "fields": {}}])
+  assert caught.value.args == (name,)
+
+
+def test_classes_with_other_fields_are_not_made():
+  description = identity(CosineHead())
+  description["fields"]["temperature"] = 1.0
+  with pytest.raises(LookupError, match="CosineHead"):
+    restore(description)

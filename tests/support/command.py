@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import flagsaver
 
 from experiments import command
+from experiments.__main__ import WITH_ARGUMENTS
 
 
 class Outcome(NamedTuple):
@@ -34,8 +35,14 @@ class Accepted(BaseException):
   """The command had nothing to object and was about to train."""
 
 
-def call(name: str, *arguments: str, cwd: Path) -> Outcome:
+def call(name: str, *arguments: str, cwd: Path, train: bool = False) -> Outcome:
   """Runs `python -m experiments.NAME` in `cwd`, up to the first training.
+
+  Args:
+    name: of the experiment.
+    *arguments: after it.
+    cwd: where it runs.
+    train: whether it may go on.
 
   Raises:
     Accepted: instead of training.
@@ -44,21 +51,22 @@ def call(name: str, *arguments: str, cwd: Path) -> Outcome:
   before = _files(cwd)
   home = {"HOME": str(cwd), "XDG_CACHE_HOME": str(cwd / "cache")}
   out, err = io.StringIO(), io.StringIO()
-  train = mock.Mock(side_effect=Accepted)
+  refuse = mock.Mock(side_effect=Accepted)
   code = 0
   with (
     contextlib.chdir(cwd),
     mock.patch.dict(os.environ, home),
     mock.patch.object(sys, "argv", [name, *arguments]),
-    mock.patch("mnemonics_jax.phase.begin_run", train),
-    mock.patch("mnemonics_jax.phase.run_phase", train),
+    contextlib.ExitStack() as stack,
     flagsaver.flagsaver(),
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
   ):
     os.environ.pop("MNEMONICS_DATA_DIR", None)
+    for step in () if train else ("begin_run", "run_phase"):
+      stack.enter_context(mock.patch(f"mnemonics_jax.phase.{step}", refuse))
     try:
-      command.run(module.main, arguments=name == "report")
+      command.run(module.main, arguments=name in WITH_ARGUMENTS)
     except SystemExit as stop:
       code = stop.code
   files = sorted(str(path.relative_to(cwd)) for path in _files(cwd) - before)

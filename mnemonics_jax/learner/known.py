@@ -1,0 +1,106 @@
+"""What was learned, as a value; and the same with room for more classes."""
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Int, UInt8
+import numpy as np
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.types import Memory, PhaseResult, PhaseState
+
+Name = Hashable
+
+
+class Known(NamedTuple):
+  """What has been learned: a value, to keep, save, or go on from.
+
+  >>> from mnemonics_jax import Learner
+  >>> learner, known = Learner.load("saved_learner")
+  >>> known.names, known.phases  # Two classes at first, then one more.
+  (('cat', 'dog', 'fox'), (2, 1))
+  >>> images, names = known.exemplars
+  >>> images.shape, names
+  ((6, 8, 8, 3), ('cat', 'cat', 'dog', 'dog', 'fox', 'fox'))
+
+  Attributes:
+    state: Θ, the memory, and where the next phase begins.
+    names: of the classes, in the order in which they were learned.
+    phases: how many of them each call of `learn` brought.
+    network: images to features; knows size and normalisation of the images.
+    result: what the last phase measured; None if it had nothing to test on, and
+      after loading.
+  """
+
+  state: PhaseState
+  names: tuple[Name, ...]
+  phases: tuple[int, ...]
+  network: Any
+  result: PhaseResult | None = None
+
+  @property
+  def exemplars(
+    self,
+  ) -> tuple[UInt8[np.ndarray, "n h w c"], tuple[Name, ...]]:
+    """The images in the memory, and the name of each."""
+    images, labels = memory_lib.flat(self.state.memory)
+    return images, tuple(self.names[label] for label in labels)
+
+
+class Scores(NamedTuple):
+  """How well images are named.
+
+  >>> from mnemonics_jax import Learner
+  >>> learner, known = Learner.load("saved_learner")
+  >>> images, names = known.exemplars
+  >>> scores = learner.evaluate(known, images[2:], names[2:])
+  >>> list(scores.by_class), scores.confusion.sum(1).tolist()  # No cat.
+  (['dog', 'fox'], [0, 2, 2])
+
+  Attributes:
+    accuracy: share of the images that are named correctly.
+    by_class: the same for each class that occurs.
+    confusion: counts [true class, predicted class], in the order of `names`.
+  """
+
+  accuracy: float
+  by_class: dict[Name, float]
+  confusion: Int[np.ndarray, "seen seen"]
+
+
+def room_for(needed: int, room: int) -> int:
+  """`room`, doubled until it holds all that is needed.
+
+  >>> room_for(9, 4), room_for(3, 4)
+  (16, 4)
+  """
+  while room < needed:
+    room *= 2
+  return room
+
+
+def grown(state: PhaseState, begin: PhaseState) -> PhaseState:
+  """The state with the room of another one, as if it had had it all along.
+
+  Args:
+    state: what is known.
+    begin: of the same seed, before anything was known; a longer head begins with
+      the rows of a shorter one.
+  """
+  (images, counts), fresh = state.memory, begin.memory
+  slots = max(images.shape[1], fresh.images.shape[1])
+  if (len(fresh.counts), slots) == images.shape[:2]:
+    return state
+  variables = jax.tree.map(_longer, state.variables, begin.variables)
+  grid = np.zeros((len(fresh.counts), slots, *images.shape[2:]), np.uint8)
+  grid[: images.shape[0], : images.shape[1]] = images
+  counts = np.pad(counts, (0, len(grid) - len(counts)))
+  return state._replace(variables=variables, memory=Memory(grid, counts))
+
+
+def _longer(have, fresh):
+  if np.shape(have) == np.shape(fresh):
+    return have
+  return jnp.concatenate([jnp.asarray(have), fresh[len(have) :]])

@@ -1,0 +1,349 @@
+"""How classes are learned and asked for; what is known is a value of its own."""
+
+from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import dataclasses
+from pathlib import Path
+import sys
+from typing import Any
+
+from jaxtyping import Float
+import numpy as np
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax import phase, registry
+from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.learner import asking, inputs
+from mnemonics_jax.learner.known import Known, Scores, grown, room_for
+from mnemonics_jax.learner.presets import PRESETS
+from mnemonics_jax.memory import MemoryPolicy
+from mnemonics_jax.methods import METHODS, Method
+from mnemonics_jax.nn.augment import AUGMENTATIONS, Augmentation
+from mnemonics_jax.nn.networks import NETWORKS
+from mnemonics_jax.phase import Config, OpenShape, PhaseData, Schedule
+from mnemonics_jax.progress import Report
+from mnemonics_jax.types import PhaseState
+
+_CHOICES: Mapping[str, Iterable[str]] = {
+  "network": NETWORKS,
+  "method": METHODS,
+  "augment": AUGMENTATIONS,
+  "preset": PRESETS,
+  "exemplars": registry.EXEMPLARS,
+  "init_exemplars": registry.INIT_EXEMPLARS,
+  "transfer": registry.TRANSFERS,
+  "finetune": registry.FINETUNES,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+  """How classes are learned; what is known is a value of its own.
+
+  >>> Learner(method="icarl", exemplars="herding", preset="paper").memory
+  'per_class:20'
+  >>> Learner(method="lucyr")
+  Traceback (most recent call last):
+  mnemonics_jax.errors.UserError: `method=lucyr` is not known; choose one of lwf, icarl, icarl_bce, bic, lucir, joint.
+
+  Fields that are None take the value of the preset, or else the default of
+  `phase.Config`.
+
+  Attributes:
+    network: `resnet8`, `resnet18`, `resnet32`; or one of your own: a linen module
+      whose `features(images, train)`, or else `__call__`, returns features; or
+      what is used as a `Network` is.
+    method: the base method, by name or as a value.
+    exemplars: `random`, `herding` or `mnemonics`.
+    memory: what may be kept of a class, such as `per_class:20` or `total:2000`.
+    preset: `paper`, `short` (a CPU's minutes) or `smoke` (only to see it work).
+    seed: of initialisation, sampling and augmentation.
+    room: classes that the head has room for at first; it doubles when needed.
+    augment: of training images, by name or as a function of key and images.
+    init_exemplars: see `phase.Config`, as for all below.
+    adjust: whether old exemplars are adjusted.
+    bilevel: how exemplars are learned.
+    augment_exemplars: whether exemplars are augmented while they are learned.
+    exemplar_chunk: classes whose exemplars are learned at a time.
+    transfer: weight transfer.
+    finetune: what the balanced fine-tune trains.
+    base: schedule of the first call.
+    train: schedule of the later ones.
+    balance: schedule of the fine-tune.
+  """
+
+  network: Any = "resnet32"
+  method: str | Method = "lucir"
+  exemplars: str = "mnemonics"
+  memory: str | MemoryPolicy = "per_class:20"
+  preset: str = "short"
+  seed: int = 0
+  room: int = 8
+  augment: str | Augmentation = "crop_flip"
+  init_exemplars: str | None = None
+  adjust: bool | None = None
+  bilevel: BilevelConfig | None = None
+  augment_exemplars: bool | None = None
+  exemplar_chunk: int | None = None
+  transfer: str | None = None
+  finetune: str | None = None
+  base: Schedule | None = None
+  train: Schedule | None = None
+  balance: Schedule | None = None
+
+  def __post_init__(self):
+    for field, choices in _CHOICES.items():
+      value = getattr(self, field)
+      if isinstance(value, str) and value not in choices:
+        raise UserError(
+          field,
+          f"`{field}={value}` is not known",
+          f"choose one of {', '.join(choices)}",
+        )
+    if self.room < 1:
+      raise UserError(
+        "room", f"`room={self.room}` holds no class", "give it 1 or more"
+      )
+    if isinstance(self.memory, str):
+      memory_lib.parse(self.memory)
+
+  def learn(
+    self,
+    known: Known | None,
+    images: Any,
+    names: Iterable[Any],
+    *,
+    test: tuple[Any, Iterable[Any]] | None = None,
+    report: Report | None = None,
+  ) -> Known:
+    """Learns new classes: one phase. What was known before stays as it is.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> owls = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
+    >>> more = learner.learn(known, owls, ["owl"] * 4)
+    >>> more.names, known.names
+    (('cat', 'dog', 'fox', 'owl'), ('cat', 'dog', 'fox'))
+
+    Args:
+      known: what was learned before, None for the first classes.
+      images: uint8, [n, h, w, channels], of the new classes only.
+      names: of the class of each image; anything that can be a key of a dict.
+      test: images and names of classes known afterwards, measured in `result`.
+      report: hears where it is; by default a person reads it.
+    """
+    inputs.check_incremental(self._method)
+    shape = known and known.network.image_shape
+    images = inputs.as_images(images, shape)
+    named = inputs.as_names(names, len(images))
+    before = known.names if known else ()
+    seen = (*before, *inputs.new_names(named, before))
+    labels = inputs.as_labels(named, seen)
+    order = np.argsort(labels, kind="stable")  # One class after the other.
+    images, labels = images[order], labels[order]
+    network = (
+      known.network if known else inputs.network_for(self.network, images)
+    )
+    phases = (*(known.phases if known else ()), len(seen) - len(before))
+    config = self._config(network, phases, labels, known and known.state)
+    state = phase.begin_run(self.seed, config)
+    if known is not None:
+      asking.check_head(self._method, known)
+      state = grown(known.state, state)
+    tested = images[:0], labels[:0]
+    if test is not None:
+      tested = inputs.labelled(*test, network.image_shape, seen)
+    data = PhaseData(images, labels, phases[-1], *tested)
+    with _followed(report) as hear:
+      state, result = phase.run_phase(state, data, config, report=hear)
+    return Known(
+      state, seen, phases, network, result if test is not None else None
+    )
+
+  def _config(
+    self,
+    network: Any,
+    phases: tuple[int, ...],
+    labels,
+    state: PhaseState | None,
+  ) -> Config:
+    """Of the phase that brings images with these labels."""
+    counts = np.zeros(0, int) if state is None else state.memory.counts
+    shape = OpenShape(
+      phases,
+      room_for(sum(phases), len(counts) or self.room),
+      images=len(labels),
+      largest_class=int(np.bincount(labels).max()),
+      exemplars=int(counts.sum()),
+      image_shape=tuple(network.image_shape),
+    )
+    chosen = {
+      field.name: getattr(self, field.name)
+      for field in dataclasses.fields(Config)
+      if getattr(self, field.name, None) is not None
+    }
+    derived = dict(
+      network=network,
+      method=self._method,
+      shape=shape,
+      memory=self._policy,
+      augment=self._augment,
+    )
+    return Config(**{**PRESETS[self.preset], **chosen, **derived})
+
+  @property
+  def _method(self) -> Method:
+    method = self.method
+    return METHODS[method]() if isinstance(method, str) else method
+
+  @property
+  def _policy(self) -> MemoryPolicy:
+    memory = self.memory
+    return memory_lib.parse(memory) if isinstance(memory, str) else memory
+
+  @property
+  def _augment(self) -> Augmentation:
+    augment = self.augment
+    return AUGMENTATIONS[augment] if isinstance(augment, str) else augment
+
+  @property
+  def readout(self) -> str:
+    """The method's own read-out.
+
+    >>> Learner(method="icarl").readout
+    'nme'
+    """
+    return self._method.readout
+
+  def predict(
+    self, known: Known, images: Any, *, readout: str | None = None
+  ) -> np.ndarray:
+    """The name of each image.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> learner.predict(known, known.exemplars[0], readout="nme").shape
+    (6,)
+
+    Args:
+      known: what was learned.
+      images: uint8, of the size that was learned.
+      readout: `head` or `nme`; None is the method's own.
+    """
+    names = np.empty(len(known.names), object)
+    names[:] = known.names
+    if {type(name) for name in known.names} in ({str}, {int}):
+      names = np.array(known.names)
+    return names[self._scores(known, images, readout).argmax(-1)]
+
+  def predict_proba(
+    self, known: Known, images: Any, *, readout: str | None = None
+  ) -> Float[np.ndarray, "n seen"]:
+    """How likely each class is for each image, in the order of `known.names`.
+
+    The nearest mean has no probabilities of its own: its are the softmax of the
+    cosines times 10.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> likely = learner.predict_proba(known, known.exemplars[0])
+    >>> likely.shape, likely.sum(1).round(3).tolist()
+    ((6, 3), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+
+    The arguments are those of `predict`.
+    """
+    scores = self._scores(known, images, readout)
+    return asking.probabilities(scores, readout or self.readout)
+
+  def features(self, known: Known, images: Any) -> Float[np.ndarray, "n d"]:
+    """What the network makes of images, before the head.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> learner.features(known, known.exemplars[0]).shape
+    (6, 16)
+
+    The arguments are those of `predict`.
+    """
+    images = inputs.as_images(images, known.network.image_shape)
+    return asking.extract(self._method, known, images)[0]
+
+  def evaluate(
+    self,
+    known: Known,
+    images: Any,
+    names: Iterable[Any],
+    *,
+    readout: str | None = None,
+  ) -> Scores:
+    """How well images of known classes are named.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> scores = learner.evaluate(known, *known.exemplars, readout="nme")
+    >>> scores.confusion.shape, scores.confusion.sum(1).tolist()
+    ((3, 3), [2, 2, 2])
+
+    Args:
+      known: what was learned.
+      images: uint8, of the size that was learned.
+      names: what they show.
+      readout: `head` or `nme`; None is the method's own.
+    """
+    shape = known.network.image_shape
+    images, labels = inputs.labelled(images, names, shape, known.names)
+    guesses = self._scores(known, images, readout).argmax(-1)
+    return asking.grade(known, labels, guesses)
+
+  def _scores(self, known, images, readout):
+    images = inputs.as_images(images, known.network.image_shape)
+    return asking.scores(self._method, known, images, readout or self.readout)
+
+  def save(self, known: Known, path: str | Path) -> None:
+    """Writes the learner and what it knows; replaces what was saved there.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> learner.save(known, "another_place")
+    >>> Learner.load("another_place")[1].names
+    ('cat', 'dog', 'fox')
+
+    Args:
+      known: what was learned.
+      path: a new directory, or one of a learner saved before.
+    """
+    from mnemonics_jax.runs import learners
+
+    learners.save(self, known, Path(path))
+
+  @classmethod
+  def load(
+    cls,
+    path: str | Path,
+    *,
+    network: Any = None,
+    seed: int | None = None,
+    phase: int | None = None,
+  ) -> "tuple[Learner, Known]":
+    """A learner and what it knows: of `save`, or of a run's work directory.
+
+    >>> learner, known = Learner.load("saved_learner")
+    >>> learner.memory, known.names
+    ('per_class:2', ('cat', 'dog', 'fox'))
+
+    Args:
+      path: where it is.
+      network: the network, if it is one of your own: code is not saved.
+      seed: which of a run's seeds; None is its first.
+      phase: after which of a run's phases; None is the last.
+    """
+    from mnemonics_jax.runs import learners
+
+    return learners.load(Path(path), network, seed, phase)
+
+
+@contextlib.contextmanager
+def _followed(report: Report | None) -> Iterator[Report]:
+  """Whoever hears of progress: the caller, or a person."""
+  if report is not None:
+    yield report
+    return
+  from mnemonics_jax.report.console import Console
+
+  with Console(stream=sys.stderr) as console:
+    yield console

@@ -1,0 +1,154 @@
+"""A copy of a finished run goes on with classes that it did not know.
+
+The copy takes the records, arrays and checkpoints; original data are not needed.
+Checkpoints get the room that the new classes need, as if they had had it all
+along. Then it is a run like any other, which an interruption does not harm.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import os
+from pathlib import Path
+import shutil
+from typing import Any
+
+from mnemonics_jax import phase as phase_lib
+from mnemonics_jax.data import Dataset
+from mnemonics_jax.data.extension import Extension
+from mnemonics_jax.data.stream import StreamShape
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.learner.inputs import check_incremental
+from mnemonics_jax.learner.known import grown
+from mnemonics_jax.phase import Config
+from mnemonics_jax.runs import checkpoint, claim, layout, learners, runner
+from mnemonics_jax.runs.finished import Run, load_run
+from mnemonics_jax.runs.packing import pack_state
+
+
+def extend(
+  source: str | Path,
+  dataset: Dataset,
+  workdir: str | Path,
+  *,
+  phases: int = 1,
+  about: Mapping[str, Any] | None = None,
+  **options: Any,
+) -> dict[str, Any]:
+  """Learns the classes that a run does not know; the same call continues.
+
+  >>> from mnemonics_jax import data
+  >>> extend("no_run", data.load("digits"), "longer")
+  Traceback (most recent call last):
+  mnemonics_jax.runs.layout.WorkdirError: There is no directory no_run; name the work directory of a finished run.
+
+  Args:
+    source: work directory of a finished run, which stays as it is.
+    dataset: images of new classes; of known ones, the test images are used.
+    workdir: where the copy is, or is going to be.
+    phases: how many more; new classes are spread over them evenly.
+    about: what else the settings of the copy should tell.
+    **options: more arguments of `runs.run`.
+
+  Returns:
+    The object in results.json, of old and new phases.
+  """
+  run, workdir = load_run(source), Path(workdir)
+  old = learners.run_config(run.path)
+  assert isinstance(old.shape, StreamShape)
+  check_incremental(old.method)
+  if run.path.resolve() == workdir.resolve():
+    raise UserError(
+      "workdir", f"`workdir={workdir}` is the run itself", "choose another one"
+    )
+  stream = Extension(dataset, run.results["class_names"], old.shape, phases)
+  stream.name = f"{run.results['dataset']} and more"
+  stream.notes = (*stream.notes, *_untested(stream))
+  config = dataclasses.replace(old, shape=stream.shape)
+  settings = {
+    **run.config.get("settings", {}),
+    **(about or {}),
+    "extended_by": list(stream.class_names[len(run.results["class_names"]) :]),
+    "extended_in_phases": phases,
+  }
+  if not layout.config_path(workdir).exists():
+    _copy(run, old, config, stream, workdir, settings)
+  title = run.results["title"]
+  return runner.run(
+    config,
+    stream,
+    workdir,
+    seeds=run.results["seeds"],
+    settings=settings,
+    labels=runner.Labels(f"{title} · extended", run.results["preset"]),
+    **options,
+  )
+
+
+def _untested(stream):
+  """What a person should know about what will be measured."""
+  if not stream.untested:
+    return
+  names = ", ".join(stream.untested[:5])
+  more = ", ..." if stream.untested[5:] else ""
+  yield (
+    f"there are no test images of {len(stream.untested)} learned classes"
+    f" ({names}{more}). Accuracies of the new phases are over the other"
+    " classes, and forgetting is unknown if none of phase 0 is among them; put"
+    " images of learned classes beside the new ones to test on them."
+  )
+
+
+def _copy(
+  run: Run,
+  old: Config,
+  config: Config,
+  stream: Extension,
+  workdir: Path,
+  settings: dict[str, Any],
+) -> None:
+  """Makes the copy; it is complete before it gets its name."""
+  claim.check_free(workdir)
+  draft = workdir.absolute().with_name(f"{workdir.name}.{os.getpid()}.draft")
+  try:
+    draft.mkdir(parents=True)
+    for seed in run.results["seeds"]:
+      _copy_seed(run.path, draft, old, config, seed)
+    shutil.copyfile(layout.metrics_path(run.path), layout.metrics_path(draft))
+    described = runner.description(config, stream)
+    claim.write(draft, settings, stream.checksum, described)
+    if workdir.exists():  # It has been found empty.
+      shutil.rmtree(workdir)
+    os.replace(draft, workdir)
+  except OSError as error:
+    raise UserError(
+      "workdir",
+      f"`workdir={workdir}` cannot be written ({error})",
+      "make room there, or choose another one",
+    ) from error
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_seed(source, target, old, config, seed):
+  phases = layout.saved_phases(source, seed)
+  last = len(old.shape.classes_per_phase) - 1
+  if last not in phases:
+    raise UserError(
+      "run",
+      f"{source} has no checkpoint of seed {seed} after its last phase",
+      "repeat the command of the run, or choose another run",
+    )
+  begin = phase_lib.begin_run(seed, config)
+  for phase in phases:
+    state, info = learners.run_state(source, old, seed, phase)
+    # Where its records end is another place once other seeds have gone on.
+    checkpoint.save(
+      layout.checkpoint_dir(target, seed) / layout.checkpoint_name(phase),
+      pack_state(grown(state, begin)),
+      info | {"log": None},
+    )
+  for phase in range(last + 1):
+    arrays = layout.phase_arrays_path(source, seed, phase)
+    if arrays.exists():
+      to = layout.phase_arrays_path(target, seed, phase)
+      shutil.copyfile(arrays, to)

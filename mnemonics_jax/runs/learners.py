@@ -1,0 +1,256 @@
+"""Learners on disk: of `Learner.save`, or as a run has left them.
+
+A saved learner is a checkpoint: arrays of the state, and in `info.json` the
+learner's settings, the names of the classes and the network.
+"""
+
+import ast
+import dataclasses
+import os
+from pathlib import Path
+import shutil
+from typing import Any
+
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.learner import Known, Learner
+from mnemonics_jax.nn.identity import identity, restore
+from mnemonics_jax.nn.networks import Network
+from mnemonics_jax.phase import Config
+from mnemonics_jax.runs import checkpoint, layout
+from mnemonics_jax.runs.packing import pack_state, unpack_state
+
+
+def save(learner: Learner, known: Known, path: Path) -> None:
+  """Writes both to `path`, in place of what was saved there before."""
+  path = path.expanduser().absolute()
+  if path.exists() and not _is_saved(path):
+    raise UserError(
+      "path",
+      f"{path} exists and is not a saved learner",
+      "choose a new directory",
+    )
+  draft, old = (path.with_name(f"{path.name}.{word}") for word in _ASIDE)
+  try:
+    for rest in (draft, old):  # A kill has left them.
+      shutil.rmtree(rest, ignore_errors=True)
+    checkpoint.save(draft, pack_state(known.state), describe(learner, known))
+    if path.exists():
+      os.replace(path, old)
+    os.replace(draft, path)
+    shutil.rmtree(old, ignore_errors=True)
+  except OSError as error:
+    raise DiskError(
+      "path",
+      f"{path} cannot be written ({error})",
+      "make room there, or choose another directory",
+    ) from error
+
+
+_ASIDE = ("new", "old")
+
+
+def _is_saved(path):
+  try:
+    return "learner" in layout.read_json(path / layout.INFO)
+  except UserError:
+    return False
+
+
+def describe(learner: Learner, known: Known) -> dict[str, Any]:
+  """Learner and knowledge as JSON, but for the arrays."""
+  return {
+    "learner": _described("learner", learner),
+    "network": _described("network", known.network),
+    "names": [_written(name) for name in known.names],
+    "phases": list(known.phases),
+    "phase": known.state.phase,
+    "classes_seen": known.state.classes_seen,
+    "room": len(known.state.memory.counts),
+    "slots": known.state.memory.images.shape[1],
+  }
+
+
+def _described(field, value):
+  try:
+    return identity(value)
+  except TypeError as error:
+    raise UserError(
+      field,
+      f"the {field} cannot be written down ({error})",
+      "use frozen dataclasses instead of functions",
+    ) from error
+
+
+def _written(name):
+  """A name as Python would write it."""
+  text = repr(name)
+  try:
+    same = ast.literal_eval(text) == name
+  except (ValueError, SyntaxError, MemoryError, RecursionError):
+    same = False
+  if not same:
+    raise UserError(
+      "names",
+      f"the name {text} cannot be written down",
+      "use texts, numbers or tuples of them",
+    )
+  return text
+
+
+def remember(
+  info: dict[str, Any], tree: dict[str, Any], network: Any
+) -> tuple[Learner, Known]:
+  """Learner and knowledge of `describe` and the arrays of `pack_state`.
+
+  Args:
+    info: as it was written.
+    tree: arrays.
+    network: of the caller, if it is not one of this package.
+  """
+  fields = dict(info["learner"]["fields"])
+  net = info["network"]
+  if network is not None:
+    fields["network"], net = network, _own(network, net)
+  learner, net = _restored(info["learner"] | {"fields": fields}), _restored(net)
+  memory = memory_lib.empty(info["room"], info["slots"], net.image_shape)
+  names = tuple(ast.literal_eval(name) for name in info["names"])
+  state = unpack_state(memory, tree, info)
+  return learner, Known(state, names, tuple(info["phases"]), net)
+
+
+def _own(network, description):
+  """A network of the caller, for the images that it was described with."""
+  if hasattr(network, "image_shape"):
+    return network
+  return Network(network, tuple(description["fields"]["image_shape"]))
+
+
+def _restored(description):
+  try:
+    return restore(description)
+  except LookupError as error:
+    raise UserError(
+      "network",
+      f"it was made with {error.args[0]}, which is not part of this version of"
+      " the package",
+      "give a network of your own again, as in Learner.load(path, network=...)",
+    ) from error
+
+
+def load(
+  path: Path, network: Any, seed: int | None, phase: int | None
+) -> tuple[Learner, Known]:
+  """See `Learner.load`."""
+  path = path.expanduser()
+  if layout.config_path(path).exists():
+    return _of_run(path, network, seed, phase)
+  for field, value in (("seed", seed), ("phase", phase)):
+    if value is not None:
+      raise UserError(
+        field,
+        f"`{field}={value}` chooses in the work directory of a run, and {path} is"
+        " none",
+        "leave it out",
+      )
+  from mnemonics_jax.runs import exports  # It needs this file.
+
+  if exports.is_export(path):
+    return exports.load(path, network)
+  tree, info = _read(path)
+  if "learner" not in info:
+    raise UserError("path", f"{path} is a checkpoint of a run", _NAME_ONE)
+  return remember(info, tree, network)
+
+
+_NAME_ONE = (
+  "name a directory of Learner.save, an export, or the work directory of a run"
+)
+
+
+def _read(path):
+  try:
+    return checkpoint.restore(path)
+  except (checkpoint.Damaged, OSError) as error:
+    problem = str(error)
+    if not path.exists():
+      problem = f"there is no {path}"
+    elif not (path / layout.MANIFEST).exists():
+      problem = f"there is nothing learned in {path}"
+    raise UserError("path", problem, _NAME_ONE) from error
+
+
+def run_config(path: Path, network: Any = None) -> Config:
+  """The configuration of the run in a work directory.
+
+  Args:
+    path: the work directory.
+    network: of the caller, if it is not one of this package.
+  """
+  description = layout.read_config(path).get("config")
+  if description is None:
+    raise UserError(
+      "path",
+      f"{layout.config_path(path)} does not describe the model: an older version"
+      " wrote it, or a part of it has no description",
+      "run it again with this version",
+    )
+  fields = dict(description["fields"])
+  if network is not None:
+    fields["network"] = _own(network, fields["network"])
+  return _restored(description | {"fields": fields})
+
+
+def run_state(path: Path, config: Config, seed: int, phase: int):
+  """What a seed of a run knew after a phase, and the info of its checkpoint."""
+  name = layout.checkpoint_name(phase)
+  tree, info = _read(layout.checkpoint_dir(path, seed) / name)
+  memory = memory_lib.empty(
+    config.model.classes,
+    config.sizes.class_exemplars,
+    config.network.image_shape,
+  )
+  return unpack_state(memory, tree, info), info
+
+
+def _of_run(path, network, seed, phase):
+  """What a run had learned at the end of a phase."""
+  config = run_config(path, network)
+  seed, phase = _choice(path, seed, phase)
+  state, _ = run_state(path, config, seed, phase)
+  settings = {field.name for field in dataclasses.fields(Learner)}
+  learner = Learner(
+    seed=seed,
+    room=config.model.classes,
+    **{
+      field.name: getattr(config, field.name)
+      for field in dataclasses.fields(Config)
+      if field.name in settings
+    },
+  )
+  names = tuple(layout.read_config(path)["class_names"][: state.classes_seen])
+  phases = config.shape.classes_per_phase[: state.phase]
+  return learner, Known(state, names, phases, config.network)
+
+
+def _choice(path, seed, phase):
+  """The seed and the phase, by default the first and the last."""
+  seeds = layout.seeds(path)
+  if seed is None and seeds:
+    seed = seeds[0]
+  if seed not in seeds:
+    raise UserError(
+      "seed",
+      f"`seed={seed}` has nothing saved in {path}",
+      f"there is {', '.join(map(str, seeds)) or 'none'}",
+    )
+  phases = layout.saved_phases(path, seed)
+  if phase is None and phases:
+    phase = phases[-1]
+  if phase not in phases:
+    raise UserError(
+      "phase",
+      f"`phase={phase}` is not saved in {layout.checkpoint_dir(path, seed)}",
+      f"there are {', '.join(map(str, phases)) or 'none'}",
+    )
+  return seed, phase

@@ -1,0 +1,90 @@
+"""`experiments.extend`: more classes in a copy of a run."""
+
+import json
+
+from PIL import Image
+import pytest
+from support import command, finished_run
+from support.command import assert_refused
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+  home = tmp_path_factory.mktemp("home")
+  finished_run.write(home / "run")
+  finished_run.write_folder(home / "data", (0, 4, 5))
+  finished_run.write_folder(home / "known", (0, 1))
+  return home
+
+
+def extend(home, *arguments, train=False):
+  return command.call("extend", *map(str, arguments), cwd=home, train=train)
+
+
+def test_new_classes_become_phases_of_a_copy(home):
+  flags = "--data=data", "--workdir=new", "--phases=2"
+  done = extend(home, "run", *flags, train=True)
+  assert not done.code, done.err
+  assert "no test images of 3 learned classes (class 1, class 2" in done.out
+  assert done.out.endswith("Report: new/report.html\n")
+  assert (home / "new" / "report.html").exists()
+  results = json.loads((home / "new" / "results.json").read_text())
+  assert results["classes_per_phase"] == [3, 1, 1, 1]
+  assert results["class_names"][4:] == ["class 4", "class 5"]
+  assert [p.get("classes_tested") for p in results["runs"][0]["phases"]] == [
+    None, None, 2, 3,
+  ]  # fmt: skip
+  # Of phase 0 one class was tested to the end.
+  assert results["summary"]["head"]["forgetting"]["mean"] is not None
+  before = (home / "new" / "metrics.jsonl").read_bytes()
+  again = extend(home, "run", *flags, train=True)
+  assert not again.code
+  assert (home / "new" / "metrics.jsonl").read_bytes() == before
+  other = extend(home, "run", "--data=data", "--workdir=new", train=True)
+  assert_refused(other, "--workdir=new", "extended_in_phases (2 there, 1 now)")
+
+
+@pytest.mark.parametrize(
+  ("arguments", "parts"),
+  [
+    ([], ["RUN is missing", "--data=DIR"]),
+    (["nowhere"], ["There is no directory nowhere"]),
+    (["run"], ["--data is missing"]),
+    (["run", "--data=data"], ["--workdir is missing"]),
+    (["run", "more", "--data=data"], ["'more' is not a flag"]),
+    (["run", "--data=data", "--workdir=x", "--phases=a"], ["--phases=a"]),
+    (["run", "--data=data", "--workdir=x", "--phases=0"], ["--phases=0"]),
+    (["run", "--data=data", "--workdir=x", "--phases=1,2"], ["--phases=1,2"]),
+    (
+      ["run", "--data=data", "--workdir=x", "--phases=3"],
+      ["--phases=3 cannot share 2 new classes"],
+    ),
+    (["run", "--data=known", "--workdir=x"], ["--data has no class"]),
+    (["run", "--data=nothing", "--workdir=x"], ["--data=nothing", "not exist"]),
+    (["run", "--data=data", "--workdir=run"], ["--workdir=run is the run"]),
+    (["run", "--data=data", "--workdir=data"], ["--workdir=data exists"]),
+    (
+      ["run", "--data=data", "--workdir=x", "--method=lwf"],
+      ["--method has no effect here", "RUN has decided it"],
+    ),
+    (
+      ["run", "--data=data", "--workdir=x", "--coordinator=auto"],
+      ["--coordinator has no effect here"],
+    ),
+    (
+      ["data", "--data=data", "--workdir=x"],
+      ["not the work directory of a run"],
+    ),
+  ],
+)
+def test_mistakes(home, arguments, parts):
+  assert_refused(extend(home, *arguments), *parts)
+
+
+def test_one_class_is_enough(home):
+  for i in range(8):
+    path = home / "one" / "owl" / f"{i}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (20, 10), (i, 0, 0)).save(path)
+  with pytest.raises(command.Accepted):
+    extend(home, "run", "--data=one", "--workdir=owls")

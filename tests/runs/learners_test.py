@@ -1,0 +1,224 @@
+"""Learners are saved and loaded; a finished run is a learner, too."""
+
+import dataclasses
+import json
+import shutil
+
+from flax import linen
+import jax
+import numpy as np
+import pytest
+from support import finished_run, saved_learner
+from support.saved_learner import images, pictures
+
+from mnemonics_jax import Learner, UserError, registry
+from mnemonics_jax.nn.networks import Network
+from mnemonics_jax.progress import ignore
+from mnemonics_jax.runs import layout
+from mnemonics_jax.runs.phase_arrays import read_phase_arrays
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+  return saved_learner.write(tmp_path_factory.mktemp("saved") / "learner")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+  return finished_run.write(tmp_path_factory.mktemp("finished") / "run")
+
+
+def same(one, other):
+  equal = jax.tree.map(lambda a, b: np.array_equal(a, b), one, other)
+  return jax.tree.all(equal)
+
+
+def state_arrays(known):
+  state = known.state
+  key = jax.random.key_data(state.key)
+  return state.variables, state.memory, key, state.phase, state.classes_seen
+
+
+# Saved learners.
+
+
+def test_what_was_saved_comes_back_to_the_bit(saved, tmp_path):
+  learner, known = Learner.load(saved)
+  learner.save(known, tmp_path / "again")
+  other, again = Learner.load(str(tmp_path / "again"))
+  assert other == learner and again.names == known.names
+  assert again.phases == (2, 1) and again.network == known.network
+  assert same(state_arrays(known), state_arrays(again))
+  shown = images(5, 1)
+  for readout in registry.READOUTS:
+    assert np.array_equal(
+      learner.predict_proba(known, shown, readout=readout),
+      other.predict_proba(again, shown, readout=readout),
+    )
+  more = [
+    one.learn(k, *pictures(owl=4, hen=4), report=ignore)
+    for one, k in ((learner, known), (other, again))
+  ]
+  assert same(state_arrays(more[0]), state_arrays(more[1]))
+  assert more[0].state.memory.counts.shape == (8,)  # It outgrew its room of 4.
+
+
+def test_saving_again_replaces(saved, tmp_path):
+  learner, known = Learner.load(saved)
+  learner.save(known, tmp_path / "here")
+  renamed = known._replace(names=(1, (2, "b"), "c\n"))
+  learner.save(renamed, tmp_path / "here")
+  assert Learner.load(tmp_path / "here")[1].names == (1, (2, "b"), "c\n")
+  assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+def test_nothing_else_is_replaced(saved, tmp_path, finished):
+  learner, known = Learner.load(saved)
+  (tmp_path / "mine").mkdir()
+  (tmp_path / "mine" / "thesis.txt").write_text("years")
+  checkpoint = finished / "seed_0" / "checkpoints" / "phase_01"
+  before = sorted(checkpoint.rglob("*"))
+  for path in (tmp_path / "mine", finished, checkpoint):
+    with pytest.raises(UserError, match="exists and is not a saved learner"):
+      learner.save(known, path)
+  assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"
+  assert sorted(checkpoint.rglob("*")) == before
+
+
+class Own(linen.Module):
+  @linen.compact
+  def __call__(self, images, train):
+    return linen.Dense(8)(images.reshape(len(images), -1))
+
+
+def test_a_network_of_your_own_is_given_again(tmp_path):
+  learner = Learner(Own(), memory="per_class:2", **saved_learner.QUICK)
+  known = learner.learn(None, *pictures(cat=4, dog=4), report=ignore)
+  learner.save(known, tmp_path / "own")
+  with pytest.raises(UserError, match=r"Own, .*Learner.load\(path, network="):
+    Learner.load(tmp_path / "own")
+  shown = images(3, 1)
+  for network in (Own(), Network(Own(), (8, 8, 3))):
+    other, again = Learner.load(tmp_path / "own", network=network)
+    assert other.network == network
+    assert np.array_equal(
+      learner.predict_proba(known, shown), other.predict_proba(again, shown)
+    )
+
+
+def test_what_cannot_be_written_is_refused(saved, tmp_path):
+  learner, known = Learner.load(saved)
+  names = (object(), "dog", "fox")
+  with pytest.raises(
+    UserError, match=r"cannot be written down.*texts, numbers"
+  ):
+    learner.save(known._replace(names=names), tmp_path / "out")
+  nothing = lambda key, images: images
+  with pytest.raises(UserError, match="the learner cannot be written down"):
+    dataclasses.replace(learner, augment=nothing).save(known, tmp_path / "out")
+  assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_loaded_is_explained(saved, tmp_path):
+  for path, problem in [
+    (tmp_path / "nowhere", "there is no "),
+    (tmp_path, "there is nothing learned in "),
+  ]:
+    with pytest.raises(UserError, match=f"{problem}{path}; name a directory"):
+      Learner.load(path)
+  with pytest.raises(
+    UserError, match="`phase=1` chooses in the work directory"
+  ):
+    Learner.load(saved, phase=1)
+  damaged = shutil.copytree(saved, tmp_path / "damaged")
+  (damaged / "info.json").write_text("{}")
+  with pytest.raises(UserError, match=r"is damaged .*info\.json changed"):
+    Learner.load(damaged)
+
+
+# Finished runs.
+
+
+def test_a_run_predicts_what_it_measured(finished):
+  results = json.loads((finished / "results.json").read_text())
+  data = finished_run.part(4)
+  for seed, run in enumerate(results["runs"]):
+    for phase, record in enumerate(run["phases"]):
+      learner, known = Learner.load(finished, seed=seed, phase=phase)
+      seen = record["classes_seen"]
+      assert known.names == data.class_names[:seen] and learner.seed == seed
+      rows = data.test_labels < seen
+      names = [data.class_names[label] for label in data.test_labels[rows]]
+      for readout in registry.READOUTS:
+        scores = learner.evaluate(
+          known, data.test_images[rows], names, readout=readout
+        )
+        assert scores.accuracy == record["accuracy"][readout]
+        name = f"confusion/final/{readout}"
+        (counts,) = read_phase_arrays(finished, seed, phase, name).values()
+        assert np.array_equal(scores.confusion, counts)
+
+
+def test_by_default_the_first_seed_after_its_last_phase(finished):
+  learner, known = Learner.load(finished)
+  other, last = Learner.load(finished, seed=0, phase=1)
+  assert learner == other and same(state_arrays(known), state_arrays(last))
+
+
+def test_a_run_is_continued(finished):
+  """With its own settings; what it knew stays where it was."""
+  learner, known = Learner.load(finished)
+  assert learner.method == finished_run.METHOD
+  assert learner.base.epochs == 8 and learner.finetune == "head"
+  assert learner.room == 4
+  data = finished_run.ALL
+  new = data.train_labels == 4
+  more = learner.learn(
+    known,
+    data.train_images[new],
+    ["class 4"] * int(new.sum()),
+    test=(data.test_images[:30], [f"class {i // 6}" for i in range(30)]),
+    report=ignore,
+  )
+  assert more.names == data.class_names[:5] and more.phases == (3, 1, 1)
+  assert more.state.memory.counts.tolist() == [3] * 5 + [0] * 3
+  old, _ = known.exemplars
+  assert np.array_equal(more.exemplars[0][: len(old)], old)
+  assert more.result.confusion["final"]["head"].sum() == 30
+
+
+def test_loading_keeps_every_setting(finished, tmp_path):
+  """Also those whose defaults a learner has otherwise."""
+  run = shutil.copytree(finished, tmp_path / "run")
+  config = layout.read_config(run)
+  fields = config["config"]["fields"]
+  fields |= {"augment_exemplars": False, "exemplar_chunk": 1, "adjust": True}
+  layout.write_config(run, config)
+  learner, _ = Learner.load(run)
+  chosen = learner.augment_exemplars, learner.exemplar_chunk, learner.adjust
+  assert chosen == (False, 1, True)
+
+
+def test_choices_that_are_not_there(finished, tmp_path):
+  with pytest.raises(UserError, match=r"`seed=7` has nothing saved.* 0, 1"):
+    Learner.load(finished, seed=7)
+  with pytest.raises(UserError, match=r"`phase=2` is not saved.* 0, 1"):
+    Learner.load(finished, phase=2)
+  older = shutil.copytree(finished, tmp_path / "older")
+  config = layout.read_config(older)
+  del config["config"]
+  layout.write_config(older, config)
+  with pytest.raises(UserError, match="does not describe the model"):
+    Learner.load(older)
+  (older / "config.json").unlink()
+  with pytest.raises(UserError, match="is a checkpoint of a run"):
+    Learner.load(older / "seed_0" / "checkpoints" / "phase_01")
+
+
+def test_a_description_of_something_else_is_refused(finished, tmp_path):
+  run = shutil.copytree(finished, tmp_path / "run")
+  config = layout.read_config(run)
+  config["config"]["fields"]["augment"] = {"class": "os.system", "fields": {}}
+  layout.write_config(run, config)
+  with pytest.raises(UserError, match=r"made with os\.system"):
+    Learner.load(run)
