@@ -62,6 +62,11 @@ class StreamShape(NamedTuple):
     return len(self.class_sizes)
 
   @property
+  def phases(self) -> int:
+    """How many there are, the base phase included."""
+    return len(self.classes_per_phase)
+
+  @property
   def smallest_class(self) -> int:
     """Training images of the class that has fewest."""
     return min(self.class_sizes)

@@ -62,7 +62,9 @@ class Learner:
     room: classes that the head has room for at first; it doubles when needed.
     augment: of training images, by name or as a function of key and images.
     init_exemplars: see `phase.Config`, as for all below.
+    validate_on: what validates new exemplars while they are learned.
     adjust: whether old exemplars are adjusted.
+    adjust_parts: into how many parts they are dealt for it.
     bilevel: how exemplars are learned.
     augment_exemplars: whether exemplars are augmented while they are learned.
     exemplar_chunk: classes whose exemplars are learned at a time.
@@ -82,7 +84,9 @@ class Learner:
   room: int = 8
   augment: str | Augmentation = "crop_flip"
   init_exemplars: str | None = None
+  validate_on: str | None = None
   adjust: bool | None = None
+  adjust_parts: int | None = None
   bilevel: BilevelConfig | None = None
   augment_exemplars: bool | None = None
   exemplar_chunk: int | None = None

@@ -120,7 +120,7 @@ class Config:
 
   def _check_memory(self, least, reason):
     """Refuses a memory that ends with fewer exemplars of a class."""
-    classes = len(self.shape.class_sizes)
+    classes = sum(self.shape.classes_per_phase)
     left = self.memory.allowance(classes)
     if left < least:
       kind = str(self.memory).split(":")[0]

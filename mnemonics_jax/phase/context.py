@@ -84,7 +84,7 @@ class Phase:
     old, seen = index < self.classes_old, index < self.classes_seen
     ends = np.cumsum(self.config.shape.classes_per_phase)
     arrives = np.searchsorted(ends, index, side="right")
-    phases = np.arange(len(ends))[:, None] == arrives
+    phases = np.arange(self.config.shape.phases)[:, None] == arrives
     return Classes(*map(jnp.asarray, (old, seen & ~old, phases)))
 
   @functools.cached_property

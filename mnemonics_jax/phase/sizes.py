@@ -61,6 +61,11 @@ class OpenShape(NamedTuple):
   image_shape: tuple[int, int, int]
 
   @property
+  def phases(self) -> int:
+    """Rows of a mask over phases, seen or not."""
+    return round_up(len(self.classes_per_phase))
+
+  @property
   def smallest_class(self) -> None:
     """Of a class with too few images, all are kept."""
     return None
