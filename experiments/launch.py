@@ -7,7 +7,7 @@ import re
 
 from absl import flags
 
-from experiments import command, compile_cache
+from experiments import allocation, command, compile_cache
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs.signals import Stopped
 
@@ -39,6 +39,7 @@ flags.DEFINE_integer(
 def computing() -> Iterator[None]:
   """Computes on what the flags say; processes but the first are silent."""
   count = _count()
+  allocation.keep_freed_memory()  # Before threads have heaps of their own.
   # Imported here so that a mistake in the flags is answered at once.
   import jax
 
