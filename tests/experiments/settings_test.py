@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import numpy as np
 import pytest
 from support import tiny
 
@@ -148,6 +149,15 @@ def test_short_schedules_have_fewer_milestones(epochs, milestones):
   settings = dataclasses.replace(PLAIN, epochs=epochs, base_epochs=epochs)
   config, _ = build(settings, tiny.dataset())
   assert config.base.milestones == config.train.milestones == milestones
+
+
+@pytest.mark.parametrize("seed", [1993, 7])
+def test_classes_arrive_in_the_order_of_their_seed(seed):
+  order = np.arange(6)
+  np.random.RandomState(seed).shuffle(order)
+  settings = dataclasses.replace(PLAIN, order_seed=seed)
+  _, stream = build(settings, tiny.dataset())
+  assert stream.class_names == tuple(f"class {label}" for label in order)
 
 
 def test_recipes_take_single_settings():

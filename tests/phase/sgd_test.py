@@ -165,6 +165,32 @@ class _Still(methods.Method):
     return 0.0 * student.logits.sum(), {}
 
 
+def test_the_teacher_speaks_through_the_layers_of_its_method(start):
+  """BiC's α and β of old classes count in what is distilled, by NumPy."""
+  method = methods.BiC()
+  model = dataclasses.replace(MODEL, head=method.head)
+  student = method.begin_run(model.init(jax.random.key(0)))
+  teacher = method.begin_run(model.init(jax.random.key(1)))
+  alpha, beta = np.array([3.0, 0.5]), np.array([2.0, -1.0])
+  layers = teacher["bias_layers"]
+  teacher["bias_layers"] = {
+    "alpha": layers["alpha"].at[:2].set(alpha),
+    "beta": layers["beta"].at[:2].set(beta),
+  }
+  task = _task(teacher, method=method, model=model, rows=CLASSES.seen)
+  batch = Batch(IMAGES[:8], LABELS[:8])
+  state = sgd.init_training(task, student)
+  _, metrics = STEP(state, batch, task=task)
+  images = jnp.float32(IMAGES[:8]) / 255
+  raw = jax.jit(lambda v: model.apply(v, images)[0].logits)(teacher)
+  train = jax.jit(lambda v: model.apply(v, images, True)[0].logits)(student)
+  softmax = lambda z: np.exp(z) / np.exp(z).sum(-1, keepdims=True)
+  target = softmax((alpha * np.asarray(raw, float)[:, :2] + beta) / 2)
+  log_probs = np.log(softmax(np.asarray(train, float)[:, :2] / 2))
+  expected = -(target * log_probs).sum(-1).mean()
+  assert float(metrics["distillation"]) == pytest.approx(expected, rel=1e-3)
+
+
 def test_weight_decay_pulls_transfer_to_the_identity(start):
   identity = transfer.init(start["params"]["backbone"], "out")
   moved = jax.tree.map(lambda x: x + 2.0, identity)  # Scales 3, shifts 2.
@@ -289,6 +315,29 @@ def test_every_image_is_seen_in_an_epoch(start):
   for epoch in (seen[:3], seen[3:]):
     assert set().union(*epoch) == all_images
   assert seen[0] != seen[3]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Keys(augment.NoAugmentation):
+  """Notes what randomness it is given."""
+
+  note: object = dataclasses.field(compare=False)
+
+  def __call__(self, key, images):
+    jax.debug.callback(self.note, jax.random.key_data(key))
+    return images
+
+
+def test_every_step_is_augmented_in_its_own_way(start):
+  keys = []
+  _fit(start, augment=_Keys(lambda data: keys.append(tuple(data.tolist()))))
+  jax.effects_barrier()
+  assert len(keys) == len(set(keys)) == 6  # Two epochs of three steps.
+
+
+def test_sigma_trains_while_old_rows_are_held(start, trained):
+  sigma = lambda variables: float(variables["params"]["head"]["sigma"])
+  assert sigma(start) == 10.0 and sigma(trained) != 10.0
 
 
 def test_head_scope_moves_the_head_alone(start):
