@@ -93,6 +93,13 @@ def test_exemplars_are_validated_as_the_recipe_or_the_user_says(
   assert settings.identity().get("validate_on", "all") == found
 
 
+def test_what_changes_nothing_is_no_part_of_the_identity():
+  chosen = dataclasses.replace(PLAIN, exemplars="herding", recipe="paper")
+  assert "validate_on" not in chosen.identity()
+  joint = dataclasses.replace(chosen, method="joint", reference_code=True)
+  assert "reference_code" not in joint.identity()
+
+
 def test_remat_is_no_part_of_the_identity():
   stored = dataclasses.replace(PLAIN, remat=True)
   assert stored.identity() == PLAIN.identity()

@@ -165,32 +165,6 @@ class _Still(methods.Method):
     return 0.0 * student.logits.sum(), {}
 
 
-def test_the_teacher_speaks_through_the_layers_of_its_method(start):
-  """BiC's α and β of old classes count in what is distilled, by NumPy."""
-  method = methods.BiC()
-  model = dataclasses.replace(MODEL, head=method.head)
-  student = method.begin_run(model.init(jax.random.key(0)))
-  teacher = method.begin_run(model.init(jax.random.key(1)))
-  alpha, beta = np.array([3.0, 0.5]), np.array([2.0, -1.0])
-  layers = teacher["bias_layers"]
-  teacher["bias_layers"] = {
-    "alpha": layers["alpha"].at[:2].set(alpha),
-    "beta": layers["beta"].at[:2].set(beta),
-  }
-  task = _task(teacher, method=method, model=model, rows=CLASSES.seen)
-  batch = Batch(IMAGES[:8], LABELS[:8])
-  state = sgd.init_training(task, student)
-  _, metrics = STEP(state, batch, task=task)
-  images = jnp.float32(IMAGES[:8]) / 255
-  raw = jax.jit(lambda v: model.apply(v, images)[0].logits)(teacher)
-  train = jax.jit(lambda v: model.apply(v, images, True)[0].logits)(student)
-  softmax = lambda z: np.exp(z) / np.exp(z).sum(-1, keepdims=True)
-  target = softmax((alpha * np.asarray(raw, float)[:, :2] + beta) / 2)
-  log_probs = np.log(softmax(np.asarray(train, float)[:, :2] / 2))
-  expected = -(target * log_probs).sum(-1).mean()
-  assert float(metrics["distillation"]) == pytest.approx(expected, rel=1e-3)
-
-
 def test_weight_decay_pulls_transfer_to_the_identity(start):
   identity = transfer.init(start["params"]["backbone"], "out")
   moved = jax.tree.map(lambda x: x + 2.0, identity)  # Scales 3, shifts 2.
@@ -267,31 +241,6 @@ def test_a_fit_continues_from_every_moment(start, trained):
   ends = lambda reports: [r for r in reports if r.metrics is not None]
   assert ends(pieces) == ends(whole)
   assert journal.offers == ["train"] * 6  # Two epochs of three steps.
-
-
-def test_noise_on_gradients_is_part_of_where_a_fit_is(start):
-  """It comes from the fit's key, moves what may move, and is continued."""
-  noisy = dict(method=methods.E2E(noise=50.0), teacher=None)
-  noisy |= dict(model=dataclasses.replace(MODEL, head=methods.E2E().head))
-  begin = noisy["model"].init(jax.random.key(0))
-  quiet = _fit(begin, **(noisy | dict(method=methods.E2E(noise=0.0))))
-  whole = _fit(begin, **noisy)
-  assert np.abs(_head(whole)[2] - _head(quiet)[2]).min() > 1e-4
-  np.testing.assert_array_equal(_head(whole)[4], _head(begin)[4])
-  again, _ = journals.in_pieces(
-    lambda journal: _fit(begin, stage=Stage(journal=journal), **noisy)
-  )
-  _assert_equal(again, whole)
-  task = _task(**noisy)
-  states = [
-    sgd.init_training(task, begin, jax.random.key(seed)) for seed in (1, 1, 2)
-  ]
-  batch = Batch(IMAGES[:8], LABELS[:8])
-  one, same, other = (
-    _head(STEP(state, batch, task=task)[0].variables) for state in states
-  )
-  np.testing.assert_array_equal(one, same)
-  assert (one[2:4] != other[2:4]).all()
 
 
 @dataclasses.dataclass(frozen=True)
