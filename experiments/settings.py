@@ -90,6 +90,11 @@ class Settings:
     values = json.loads(json.dumps(dataclasses.asdict(self)))
     del values["remat"]  # It changes what is stored, not what is computed.
     values["validate_on"] = self.validated_on
+    # What has no effect on a run is no part of it.
+    if self.exemplars != "mnemonics":
+      del values["validate_on"]
+    if self.method == "joint":
+      del values["reference_code"]
     before = {
       "dtype": "float32",
       "exemplar_chunk": None,

@@ -3,9 +3,10 @@
 Exemplars E are image-shaped parameters. The base level trains a temporary model
 Θ'(E) on them, the meta level moves their pixels down the validation loss of Θ':
 
-    Θ' ← Θ' − α₂ ∇_Θ' L_c(Θ'; E)  (Eq. 8),   E ← E − β ∇_E L_c(Θ'(E); V)  (Eq. 9)
+    Θ' ← Θ' − α₂ ∇_Θ' L_c(Θ'; E)     (Eq. 8)
+    E ← E − β ∇_E L_c(Θ'(E); V)      (Eq. 9)
 
-The paper's V is the new data D_i (Eq. 7), and exemplars for each other (Eq. 10).
+The paper's V is the new data (Eq. 7), or other old exemplars (Eq. 10).
 
 Any model written as a function of a dict of arrays will do:
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import numpy as np
 import pytest
 from support import tiny
 
@@ -92,6 +93,13 @@ def test_exemplars_are_validated_as_the_recipe_or_the_user_says(
   assert settings.identity().get("validate_on", "all") == found
 
 
+def test_what_changes_nothing_is_no_part_of_the_identity():
+  chosen = dataclasses.replace(PLAIN, exemplars="herding", recipe="paper")
+  assert "validate_on" not in chosen.identity()
+  joint = dataclasses.replace(chosen, method="joint", reference_code=True)
+  assert "reference_code" not in joint.identity()
+
+
 def test_remat_is_no_part_of_the_identity():
   stored = dataclasses.replace(PLAIN, remat=True)
   assert stored.identity() == PLAIN.identity()
@@ -148,6 +156,15 @@ def test_short_schedules_have_fewer_milestones(epochs, milestones):
   settings = dataclasses.replace(PLAIN, epochs=epochs, base_epochs=epochs)
   config, _ = build(settings, tiny.dataset())
   assert config.base.milestones == config.train.milestones == milestones
+
+
+@pytest.mark.parametrize("seed", [1993, 7])
+def test_classes_arrive_in_the_order_of_their_seed(seed):
+  order = np.arange(6)
+  np.random.RandomState(seed).shuffle(order)
+  settings = dataclasses.replace(PLAIN, order_seed=seed)
+  _, stream = build(settings, tiny.dataset())
+  assert stream.class_names == tuple(f"class {label}" for label in order)
 
 
 def test_recipes_take_single_settings():

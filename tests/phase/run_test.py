@@ -8,7 +8,7 @@ import pytest
 from support import compilations, journals, tiny
 
 from mnemonics_jax import memory, methods, phase, protocol
-from mnemonics_jax.phase import evaluate, exemplars
+from mnemonics_jax.phase import evaluate, exemplars, run
 from mnemonics_jax.phase.evaluate import extract
 
 
@@ -222,6 +222,29 @@ def test_images_pass_a_trained_model_once(monkeypatch, made):
   new, old, test, kept = 12, 3 * 3, 4 * 6, 4 * 3
   made_from = {"herding": new, "random": 0, "mnemonics": new + old}[made]
   assert sum(passed) == made_from + test + kept
+
+
+def test_results_are_those_of_the_model_that_is_handed_over(monkeypatch):
+  """After the fine-tune, which here brings another model altogether."""
+  config, stream = tiny.setup(methods.LwF(), finetune="all")
+  trained, tuned = (config.model.init(jax.random.key(seed)) for seed in (7, 8))
+  monkeypatch.setattr(run, "finetune", lambda *_: tuned)
+  state, result = phase.run_phase(
+    phase.begin_run(0, config), stream[0], config, train=lambda *_: trained
+  )
+  jax.tree.map(np.testing.assert_array_equal, state.variables, tuned)
+  images, labels = stream[0].test_images, stream[0].test_labels
+  found = {}
+  for moment, variables in (("trained", trained), ("final", tuned)):
+    features, logits = extract(config.model, config.method, variables, images)
+    guess = logits[:, :3].argmax(-1)
+    found[moment] = np.zeros((3, 3), int)
+    np.add.at(found[moment], (labels, guess), 1)
+    np.testing.assert_array_equal(
+      result.confusion[moment]["head"], found[moment]
+    )
+  assert (found["trained"] != found["final"]).any()
+  np.testing.assert_array_equal(result.test_features[0], features)
 
 
 def _compilations(policy):

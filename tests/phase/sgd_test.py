@@ -243,31 +243,6 @@ def test_a_fit_continues_from_every_moment(start, trained):
   assert journal.offers == ["train"] * 6  # Two epochs of three steps.
 
 
-def test_noise_on_gradients_is_part_of_where_a_fit_is(start):
-  """It comes from the fit's key, moves what may move, and is continued."""
-  noisy = dict(method=methods.E2E(noise=50.0), teacher=None)
-  noisy |= dict(model=dataclasses.replace(MODEL, head=methods.E2E().head))
-  begin = noisy["model"].init(jax.random.key(0))
-  quiet = _fit(begin, **(noisy | dict(method=methods.E2E(noise=0.0))))
-  whole = _fit(begin, **noisy)
-  assert np.abs(_head(whole)[2] - _head(quiet)[2]).min() > 1e-4
-  np.testing.assert_array_equal(_head(whole)[4], _head(begin)[4])
-  again, _ = journals.in_pieces(
-    lambda journal: _fit(begin, stage=Stage(journal=journal), **noisy)
-  )
-  _assert_equal(again, whole)
-  task = _task(**noisy)
-  states = [
-    sgd.init_training(task, begin, jax.random.key(seed)) for seed in (1, 1, 2)
-  ]
-  batch = Batch(IMAGES[:8], LABELS[:8])
-  one, same, other = (
-    _head(STEP(state, batch, task=task)[0].variables) for state in states
-  )
-  np.testing.assert_array_equal(one, same)
-  assert (one[2:4] != other[2:4]).all()
-
-
 @dataclasses.dataclass(frozen=True)
 class _Watched(augment.NoAugmentation):
   """Notes which images come by."""
@@ -289,6 +264,29 @@ def test_every_image_is_seen_in_an_epoch(start):
   for epoch in (seen[:3], seen[3:]):
     assert set().union(*epoch) == all_images
   assert seen[0] != seen[3]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Keys(augment.NoAugmentation):
+  """Notes what randomness it is given."""
+
+  note: object = dataclasses.field(compare=False)
+
+  def __call__(self, key, images):
+    jax.debug.callback(self.note, jax.random.key_data(key))
+    return images
+
+
+def test_every_step_is_augmented_in_its_own_way(start):
+  keys = []
+  _fit(start, augment=_Keys(lambda data: keys.append(tuple(data.tolist()))))
+  jax.effects_barrier()
+  assert len(keys) == len(set(keys)) == 6  # Two epochs of three steps.
+
+
+def test_sigma_trains_while_old_rows_are_held(start, trained):
+  sigma = lambda variables: float(variables["params"]["head"]["sigma"])
+  assert sigma(start) == 10.0 and sigma(trained) != 10.0
 
 
 def test_head_scope_moves_the_head_alone(start):

@@ -77,6 +77,26 @@ def test_the_model_after_the_fine_tune_is_the_next_teacher(monkeypatch):
     jax.tree.map(np.testing.assert_array_equal, teachers[now], calls[before][2])
 
 
+def test_every_stage_has_its_own_schedule(monkeypatch):
+  """Phase 0, its fine-tune, a later phase, its fine-tune."""
+  base, later, balance = (
+    phase.Schedule(1, rate, (), batch_size=16) for rate in (0.05, 0.04, 0.003)
+  )
+  calls = _watch(monkeypatch)
+  config, stream = tiny.setup(
+    methods.LwF(), finetune="all", base=base, train=later, balance=balance
+  )
+  state = phase.begin_run(0, config)
+  for part in list(stream)[:2]:
+    state, _ = phase.run_phase(state, part, config)
+  schedules = [task.schedule for _, task, _ in calls]
+  assert schedules == [base, balance, later, balance]
+  # The fine-tune of phase 1 sees old and new classes alike.
+  tuned_on = calls[-1][0]
+  labels = tuned_on.labels[: int(tuned_on.count)].tolist()
+  assert labels == sorted([0, 1, 2, 3] * 3)
+
+
 def test_transfer_is_trained_alone_and_folded_in(monkeypatch):
   second = _second_phase(methods.LwF(), transfer="in_out")
   calls = _watch(monkeypatch)
