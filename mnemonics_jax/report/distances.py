@@ -26,7 +26,7 @@ def comparison_distances(runs: Sequence[Run]) -> Iterator[Drawing]:
   """A column for each run that has learned exemplars, if there are several."""
   names = labels(runs)
   pairs = list(zip(runs, names, strict=True))
-  shown = [pair for pair in pairs if changes.histories(pair[0], _STAGE)]
+  shown = [pair for pair in pairs if changes.measured(pair[0], _STAGE)]
   if len(shown) > 1:
     shown = shown[:_MAX_COLUMNS]
     columns = [run for run, _ in shown]
@@ -99,7 +99,7 @@ def smooth(values: Sequence[float], rate: float = _RATE) -> list[float]:
 
 def _means(run: Run) -> dict[int, dict[str, list[float]]]:
   """By phase: the mean over seeds of each quantity, from epoch 0 on."""
-  found = changes.histories(run, _STAGE)
+  found = changes.measured(run, _STAGE)
   out = {}
   for phase in sorted({phase for _, phase in found}):
     seeds = [history for (_, p), history in found.items() if p == phase]
