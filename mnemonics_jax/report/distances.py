@@ -6,6 +6,7 @@ import statistics
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 import numpy as np
 
 from mnemonics_jax.report import changes
@@ -123,6 +124,6 @@ def _line(axes: Axes, means, smoothed, shade, label: str | None) -> None:
 def _finish(axes: Axes) -> None:
   axes.set_ylim(bottom=0)
   axes.margins(x=0.02)
-  axes.xaxis.get_major_locator().set_params(integer=True)
+  axes.xaxis.set_major_locator(MaxNLocator(integer=True))
   axes.tick_params(labelsize=8.5)
   axes.legend(fontsize=8, loc="lower right")
