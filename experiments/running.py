@@ -56,6 +56,8 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
     )
   if processes.is_first():
     print(f"\n{report.console_table(results)}\n")
+    if warning := report.warning(report.load_run(workdir)):
+      print(f"{command.in_flags(warning)}\n")
     print(f"Report: {report.build([workdir])}")
 
 

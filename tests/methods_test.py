@@ -46,6 +46,12 @@ def test_lwf_and_icarl_loss(name):
   assert float(parts["distillation"]) == pytest.approx(KD, rel=1e-5)
 
 
+def test_lwf_balance_is_the_weight_of_the_cross_entropy():
+  method = methods.LwF(balance=0.7)
+  loss, _ = method.loss(STUDENT, TEACHER, LABELS, CLASSES)
+  assert float(loss) == pytest.approx(0.7 * CE + 0.3 * KD, rel=1e-5)
+
+
 def test_bic_weighs_distillation_by_the_share_of_old_classes():
   loss, _ = methods.BiC().loss(STUDENT, TEACHER, LABELS, CLASSES)
   assert float(loss) == pytest.approx(2 / 3 * KD + 1 / 3 * CE, rel=1e-5)

@@ -15,6 +15,13 @@ def test_class_order_is_the_published_one():
   assert sorted(order) == list(range(100))
 
 
+def test_another_seed_is_another_order():
+  # `permutation` is what legacy NumPy calls the shuffle of a range.
+  for seed in (0, 7):
+    expected = np.random.RandomState(seed).permutation(100)
+    np.testing.assert_array_equal(protocol.class_order(100, seed), expected)
+
+
 def test_imagenet_subset_has_no_repeats():
   subset = protocol.class_subset(1000, 100)
   assert len(set(subset.tolist())) == 100

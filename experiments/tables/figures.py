@@ -11,7 +11,7 @@ from experiments.tables import cells as table_cells
 from experiments.tables.cells import Sheet
 from experiments.tables.rows import UPPER_BOUND, Row
 from mnemonics_jax.report import drawing
-from mnemonics_jax.report.changes import histories
+from mnemonics_jax.report.changes import measured
 from mnemonics_jax.report.distances import side_by_side
 from mnemonics_jax.report.drawing import COLORS, INK, MARKERS, Drawing, number
 from mnemonics_jax.report.merging import merge_seeds
@@ -52,7 +52,7 @@ def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
     }
     # Of runs that are not alike in all but their seeds, the first is shown.
     runs = {n: found[0] for n, found in by_phases.items() if found}
-    runs = {n: r for n, r in runs.items() if histories(r, "exemplars")}
+    runs = {n: r for n, r in runs.items() if measured(r, "exemplars")}
     if runs:
       titles = [f"N = {phases}" for phases in runs]
       yield side_by_side(

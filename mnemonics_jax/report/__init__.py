@@ -10,6 +10,7 @@ from mnemonics_jax import lazy
 if TYPE_CHECKING:
   from mnemonics_jax.report.console import Console
   from mnemonics_jax.report.figures import write_figures
+  from mnemonics_jax.report.forgotten import warning
   from mnemonics_jax.report.page import build
   from mnemonics_jax.report.tables import console_table
   from mnemonics_jax.runs.finished import Run, load_run
@@ -22,6 +23,7 @@ __all__ = [
   "build",
   "console_table",
   "load_run",
+  "warning",
   "write_figures",
 ]
 
@@ -35,6 +37,7 @@ __getattr__, __dir__ = lazy.attach(
     "build": "report.page",
     "console_table": "report.tables",
     "load_run": "runs.finished",
+    "warning": "report.forgotten",
     "write_figures": "report.figures",
   },
 )

@@ -87,20 +87,20 @@ def sheet_name(stage: str, phase: int) -> str:
 
 def distances(run: Run) -> Iterator[Drawing]:
   """How far exemplars are from where they began, over the meta epochs."""
-  by_stage = {stage: histories(run, stage) for stage in STAGES}
-  by_stage = {stage: found for stage, found in by_stage.items() if found}
-  if not by_stage:
+  histories = {stage: measured(run, stage) for stage in STAGES}
+  histories = {stage: found for stage, found in histories.items() if found}
+  if not histories:
     return
-  phases = sorted({phase for found in by_stage.values() for _, phase in found})
+  phases = sorted({phase for found in histories.values() for _, phase in found})
   shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(phases)))
   figure = Figure(
-    figsize=(8.6, 0.7 + 2.4 * len(by_stage)), layout="constrained"
+    figsize=(8.6, 0.7 + 2.4 * len(histories)), layout="constrained"
   )
   panels = figure.subplots(
-    len(by_stage), len(_QUANTITIES), squeeze=False, sharex="row"
+    len(histories), len(_QUANTITIES), squeeze=False, sharex="row"
   )
   drawn, rows = {}, []
-  for row, (stage, found) in zip(panels, by_stage.items(), strict=True):
+  for row, (stage, found) in zip(panels, histories.items(), strict=True):
     parts = _parts(run, stage)
     for axes, name in zip(row, _QUANTITIES, strict=True):
       for phase, shade in zip(phases, shades, strict=True):
@@ -162,7 +162,7 @@ def _parts(run: Run, stage: str) -> int:
   return run.config.get("settings", {}).get("adjust_parts", 2)
 
 
-def histories(
+def measured(
   run: Run, stage: str
 ) -> dict[tuple[int, int], dict[str, list[float]]]:
   """(seed, phase) -> distances after each meta epoch, where recorded."""

@@ -6,6 +6,7 @@ import statistics
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 import numpy as np
 
 from mnemonics_jax.report import changes
@@ -26,7 +27,7 @@ def comparison_distances(runs: Sequence[Run]) -> Iterator[Drawing]:
   """A column for each run that has learned exemplars, if there are several."""
   names = labels(runs)
   pairs = list(zip(runs, names, strict=True))
-  shown = [pair for pair in pairs if changes.histories(pair[0], _STAGE)]
+  shown = [pair for pair in pairs if changes.measured(pair[0], _STAGE)]
   if len(shown) > 1:
     shown = shown[:_MAX_COLUMNS]
     columns = [run for run, _ in shown]
@@ -59,14 +60,20 @@ def side_by_side(
       np.linspace(0, 0.88, len(by_phase))
     )
     for (phase, means), shade in zip(by_phase.items(), shades, strict=True):
-      smoothed = {q: smooth(values) for q, values in means.items()}
+      # All begin at zero, which was not measured.
+      smoothed = {q: [0.0, *smooth(v[1:])] for q, v in means.items()}
+      # Of many phases, the first and the last tell which way they go.
+      ends = phase in (min(by_phase), max(by_phase))
+      label = f"phase {phase}" if ends else None
       for axes, quantity in zip(column, _QUANTITIES, strict=True):
-        _line(axes, means[quantity], smoothed[quantity], shade, phase, by_phase)
+        _line(axes, means[quantity], smoothed[quantity], shade, label)
       rows += [
         [title, phase, epoch]
         + [number(v[q][epoch]) for q in _QUANTITIES for v in (means, smoothed)]
         for epoch in range(len(means["cosine"]))
       ]
+  for axes in panels.flat:
+    _finish(axes)
   for axes, text in zip(panels[:, 0], _QUANTITIES.values(), strict=True):
     axes.set_ylabel(text, fontsize=9.5)
   header = ["run", "phase", "meta_epoch"]
@@ -93,7 +100,7 @@ def smooth(values: Sequence[float], rate: float = _RATE) -> list[float]:
 
 def _means(run: Run) -> dict[int, dict[str, list[float]]]:
   """By phase: the mean over seeds of each quantity, from epoch 0 on."""
-  found = changes.histories(run, _STAGE)
+  found = changes.measured(run, _STAGE)
   out = {}
   for phase in sorted({phase for _, phase in found}):
     seeds = [history for (_, p), history in found.items() if p == phase]
@@ -109,16 +116,14 @@ def _means(run: Run) -> dict[int, dict[str, list[float]]]:
   return out
 
 
-def _line(
-  axes: Axes, means, smoothed, shade, phase: int, by_phase: dict
-) -> None:
+def _line(axes: Axes, means, smoothed, shade, label: str | None) -> None:
   axes.plot(means, color=shade, linewidth=0.7, alpha=0.35)
-  # Lines of many phases: the first and the last tell which way they go.
-  ends = phase in (min(by_phase), max(by_phase))
-  label = f"phase {phase}" if ends else None
   axes.plot(smoothed, color=shade, linewidth=1.6, label=label)
+
+
+def _finish(axes: Axes) -> None:
   axes.set_ylim(bottom=0)
   axes.margins(x=0.02)
-  axes.xaxis.get_major_locator().set_params(integer=True)
+  axes.xaxis.set_major_locator(MaxNLocator(integer=True))
   axes.tick_params(labelsize=8.5)
   axes.legend(fontsize=8, loc="lower right")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import html
 import io
 from pathlib import Path
+import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ from mnemonics_jax.report.tables import REPORTED, Table
 def text(value: Any) -> str:
   """Any value as text that a browser shows and never interprets."""
   return html.escape(str(value), quote=True)
+
+
+def code(value: str) -> str:
+  """Text whose parts in backticks are shown as code."""
+  return re.sub("`([^`]*)`", r"<code>\1</code>", text(value))
 
 
 def table(data: Table) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import re
 
 from mnemonics_jax.registry import READOUTS
-from mnemonics_jax.report import figures, markup, summary, tables
+from mnemonics_jax.report import figures, forgotten, markup, summary, tables
 from mnemonics_jax.report.labels import common_title, labels
 from mnemonics_jax.report.merging import merge_seeds
 from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
@@ -172,6 +172,7 @@ def _opening(run: Run, *, titled: bool) -> str:
   """Title, what happened in plain words, and the numbers that matter."""
   results = run.results
   title = markup.text(results["title"])
+  alarm = forgotten.warning(run)
   cards = "".join(
     f"<div><dt>{markup.text(name)}</dt><dd>{markup.text(value)}"
     f"<small>{markup.text(note)}</small></dd></div>"
@@ -180,6 +181,7 @@ def _opening(run: Run, *, titled: bool) -> str:
   return (
     (f'<p class="kind">Run report</p><h1>{title}</h1>' if titled else "")
     + f'<p class="lead">{markup.text(summary.describe(results))}</p>'
+    + (f'<p class="warning">{markup.code(alarm)}</p>' if alarm else "")
     + f'<dl class="numbers">{cards}</dl>'
     + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
   )

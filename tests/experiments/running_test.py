@@ -1,14 +1,15 @@
 """What a command adds to the library's run: flags in messages, and advice."""
 
+import json
 from pathlib import Path
 
 from absl.testing import flagsaver
 import pytest
-from support import tiny
+from support import report_fixture, tiny
 
 from experiments import command, running
 from experiments.settings import Settings
-from mnemonics_jax import runs
+from mnemonics_jax import report, runs
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.progress import Note, RunBegins
 
@@ -146,6 +147,22 @@ def test_a_fresh_start_says_how_to_continue_it(tmp_path, library):
   assert options["advice"] == (
     f"To continue, give --workdir={new} instead of --fresh."
   )
+
+
+@pytest.mark.parametrize("left, told", [(0.1, True), (0.6, False)])
+def test_forgotten_classes_are_told_with_the_flags_that_help(
+  tmp_path, library, monkeypatch, capsys, left, told
+):
+  path = report_fixture.write(tmp_path / "out", seeds=(0,))
+  results = json.loads((path / "results.json").read_text())
+  results["runs"][0]["phases"][-1]["by_group"]["head"][0] = left
+  (path / "results.json").write_text(json.dumps(results))
+  monkeypatch.setattr(running, "run", lambda *_, **__: results)
+  monkeypatch.setattr(report, "build", lambda _: "report.html")
+  experiment(tmp_path)
+  out = capsys.readouterr().out
+  assert ("The first 3 classes are hardly recognised" in out) is told
+  assert ("--finetune=head" in out and "--method=icarl" in out) is told
 
 
 def test_saving_and_places_are_those_of_the_flags(tmp_path, library):

@@ -116,9 +116,12 @@ def main() -> int:
   )
   parser.add_argument("--sample", type=int, help="so many of them, at random")
   parser.add_argument("--seed", type=int, default=0, help="of the sample")
+  parser.add_argument(
+    "--start", type=int, default=1, help="at the n-th of them"
+  )
   options = parser.parse_args()
   chosen = [b for b in breaks() if options.only in b.file]
-  chosen = sample(chosen, options.sample, options.seed)
+  chosen = sample(chosen, options.sample, options.seed)[options.start - 1 :]
   survivors, sound = [], set()
   with tempfile.TemporaryDirectory() as directory:
     tree = Path(directory) / "tree"

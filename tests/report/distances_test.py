@@ -42,8 +42,10 @@ def test_runs_stand_side_by_side(runs):
   faint, strong = top.lines[2:4]
   np.testing.assert_allclose(faint.get_ydata(), measured, rtol=1e-6)
   np.testing.assert_allclose(
-    strong.get_ydata(), distances.smooth(measured), rtol=1e-6
+    strong.get_ydata(), [0.0, *distances.smooth(measured[1:])], rtol=1e-6
   )
+  # Phase 4 moves farthest, and is still in the picture.
+  assert top.get_ylim()[0] == 0 and top.get_ylim()[1] > 4.11
   assert faint.get_alpha() < 1 and strong.get_alpha() is None
   below = drawing.figure.axes[3]
   np.testing.assert_allclose(
@@ -59,11 +61,12 @@ def test_numbers_are_both_measured_and_smoothed(runs):
   rows = [dict(zip(drawing.header, row, strict=True)) for row in drawing.rows]
   assert len(rows) == (3 + 5) * 4  # Phases, epochs 0 to 3.
   (row,) = [
-    r for r in rows if (r["run"], r["phase"], r["meta_epoch"]) == ("long", 1, 1)
+    r for r in rows if (r["run"], r["phase"], r["meta_epoch"]) == ("long", 1, 2)
   ]
-  assert float(row["cosine"]) == pytest.approx(1.07)
-  # The zero before it weighs 0.8.
-  assert float(row["cosine_smoothed"]) == pytest.approx(1.07 / 1.8, rel=1e-5)
+  assert float(row["cosine"]) == pytest.approx(1.09)
+  # The epoch before it weighs 0.8.
+  smoothed = (1.09 + 0.8 * 1.07) / 1.8
+  assert float(row["cosine_smoothed"]) == pytest.approx(smoothed, rel=1e-5)
 
 
 def test_one_run_alone_is_not_compared(runs):
