@@ -8,7 +8,7 @@ NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
   do $$p -c "import ensurepip" 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow lint format audit browser clean
+.PHONY: help quickstart test test-newest test-slow lint format dist audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -46,6 +46,11 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The wheel is built from the sdist, which proves that one complete.
+dist: $(VENV)/.installed-dev  ## build a wheel and an sdist in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
 # In an environment of its own: the audited set stays as it is. Strict, because
 # a package that cannot be looked up has not been audited.
 audit:  ## look up known vulnerabilities of the pinned packages; needs the network
@@ -71,4 +76,4 @@ $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@touch $@
 
 clean:  ## remove the environment and caches; runs are kept
-	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist *.egg-info
