@@ -8,7 +8,7 @@ NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
   do $$p -c "import ensurepip" 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow mutants lint format audit browser clean
+.PHONY: help quickstart test test-newest test-slow mutants lint format dist docs notebooks notebooks-run audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -49,6 +49,27 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# A warning, such as a link that leads nowhere, is an error.
+docs: $(VENV)/.installed-dev  ## build the site in build/site; open index.html there
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q --strict
+
+# The sources are the .py files; the kernel is all that notebooks add to them.
+notebooks: $(VENV)/.installed-dev  ## write the notebooks anew from their .py files
+	$(BIN)/jupytext -q --update --to ipynb --opt cell_metadata_filter=-all --update-metadata \
+	  '{"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "jupytext": null}' \
+	  notebooks/*.py
+
+# Stored notebooks have no outputs; the site shows these copies where there are some.
+notebooks-run: $(VENV)/.installed-dev  ## run quickstart and inspect_run at full size, for `make docs`
+	mkdir -p build/notebooks
+	cd build/notebooks && for name in quickstart inspect_run; do \
+	  $(abspath $(BIN))/jupyter execute ../../notebooks/$$name.ipynb --output=$(CURDIR)/build/notebooks/$$name.ipynb; done
+
+# The wheel is built from the sdist, which proves that one complete.
+dist: $(VENV)/.installed-dev  ## build a wheel and an sdist in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
 # In an environment of its own: the audited set stays as it is. Strict, because
 # a package that cannot be looked up has not been audited.
 audit:  ## look up known vulnerabilities of the pinned packages; needs the network
@@ -74,4 +95,4 @@ $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@touch $@
 
 clean:  ## remove the environment and caches; runs are kept
-	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist *.egg-info

@@ -1,4 +1,4 @@
-"""What the README shows must run and come out as it says."""
+"""What the README and the guide show must run and come out as they say."""
 
 from pathlib import Path
 import re
@@ -8,9 +8,22 @@ from support import command, data_files, finished_run, report_fixture, tiny
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+GUIDE = {path.stem: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+TEXTS = {"README": README, **GUIDE}
 
 
-EXEMPLARS, RUN, LEARNER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def programs(text):
+  return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+EXEMPLARS, LEARNER = programs(README)
+# Programs of pages; formats.md is read where the files are that it describes.
+SHOWN = [
+  pytest.param(name, program, id=f"{name} {i}")
+  for name, text in sorted(GUIDE.items())
+  for i, program in enumerate(programs(text))
+  if name != "formats"
+]
 
 
 def test_the_library_example_gets_better_exemplars(capsys):
@@ -23,14 +36,19 @@ def test_the_library_example_gets_better_exemplars(capsys):
   assert abs(float(after) - float(claimed[2])) < 1.5
 
 
-def test_a_run_is_a_library_call(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name, program", SHOWN)
+def test_programs_of_the_guide_run(tmp_path, monkeypatch, name, program):
   monkeypatch.chdir(tmp_path)
-  quick = RUN.replace("epochs=20, milestones=(10, 15)", "epochs=1")
+  report_fixture.write(tmp_path / "finished_run")
+  quick = program.replace("epochs=20, milestones=(10, 15)", "epochs=1")
   quick = quick.replace("phases=5", "phases=1, images_per_class=20")
-  exec(compile(quick, "README.md", "exec"), {})
-  out = capsys.readouterr().out
-  assert "digits · lucir · mnemonics · per_class:5" in out
-  assert (tmp_path / "my_run" / "report.html").exists()
+  exec(compile(quick, f"{name}.md", "exec"), {"__name__": "shown"})
+  if "my_run" in program:
+    assert (tmp_path / "my_run" / "report.html").exists()
+
+
+def test_the_readme_is_the_short_way_in():
+  assert len(README.splitlines()) < 250
 
 
 def test_a_learner_is_told_of_classes(tmp_path, monkeypatch, capsys):
@@ -49,10 +67,11 @@ def commands() -> list[tuple[str, ...]]:
   """The experiments that are shown, with their arguments."""
   found = re.findall(
     r"python -m\s+\\?\s*experiments\.(\w+)"
-    r"((?:\s+\\?\s*(?:--\w+(?:=[^\s`]+)?|RUN\w*|IMAGES))*)",
-    README,
+    r"((?:\s+\\?\s*(?:--\w+(?:=[^\s`,]+(?:,[^\s`,]+)*)?|RUN\w*|IMAGES))*)",
+    "\n".join(TEXTS[name] for name in sorted(TEXTS)),
   )
-  return [(name, *rest.replace("\\", "").split()) for name, rest in found]
+  shown = [(name, *rest.replace("\\", "").split()) for name, rest in found]
+  return list(dict.fromkeys(shown))
 
 
 def test_commands_are_found():
@@ -90,9 +109,14 @@ def test_commands_are_accepted(tmp_path, monkeypatch, shown):
     print(command.call(name, *arguments, cwd=tmp_path))
 
 
-def test_files_that_are_named_are_there():
-  linked = re.findall(r"\]\(([\w/.-]+)\)", README)
-  named = re.findall(r"`((?:tests|benchmarks|docs)/[\w/.-]+)`", README)
-  assert len(linked) > 5
-  missing = [path for path in linked + named if not (ROOT / path).exists()]
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_files_that_are_named_are_there(name):
+  place = ROOT if name == "README" else ROOT / "docs"
+  linked = re.findall(r"\]\(([\w/.-]+)(?:#[\w-]+)?\)", TEXTS[name])
+  named = re.findall(
+    r"`((?:tests|benchmarks|docs|mnemonics_jax)/[\w/.-]+)`", TEXTS[name]
+  )
+  assert name != "README" or len(linked) > 5
+  missing = [path for path in linked if not (place / path).exists()]
+  missing += [path for path in named if not (ROOT / path).exists()]
   assert not missing

@@ -66,7 +66,7 @@ def estimate_memory(
   apply_fn: ApplyFn | None = None,
   config: BilevelConfig = DEFAULT,
   limit_bytes: int | None = None,
-  **kwargs,
+  **kwargs: Any,
 ) -> MemoryEstimate:
   """Bytes of one meta step for every `remat`, before anything runs.
 
@@ -165,7 +165,7 @@ def check_hypergradient(
   config: BilevelConfig = DEFAULT,
   method: Literal["auto", "forward", "finite"] = "auto",
   epsilon: float = 1e-5,
-  **kwargs,
+  **kwargs: Any,
 ) -> HypergradientCheck:
   """Relative error of the hypergradient along a random direction.
 

@@ -1,8 +1,10 @@
 """One phase of mnemonics training, as pure functions of a state.
 
-state = phase.begin_run(seed, config)
-for data in stream:
-  state, result = phase.run_phase(state, data, config)
+A phase takes the state that the one before has left:
+
+    state = phase.begin_run(seed, config)
+    for data in stream:
+      state, result = phase.run_phase(state, data, config)
 """
 
 from mnemonics_jax.data.stream import PhaseData

@@ -1,0 +1,91 @@
+"""What the site shows besides docs/: notebooks, results, the project's texts.
+
+Links in the sources are those of the repository, so that they also work where
+it is browsed; the site's root is that of the repository and docs/ in one.
+"""
+
+from pathlib import Path
+import posixpath
+import re
+from typing import Any
+
+from mkdocs.structure.files import File
+import nbformat
+
+ROOT = Path(__file__).parents[1]
+TEXTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
+# Copies that have been executed (`make notebooks`) show what came out, too.
+EXECUTED = ROOT / "build" / "notebooks"
+
+# Code comes first: what looks like a link in there is none.
+_LINK = re.compile(r"```.*?```|`[^`]*`|(\]\()([^)\s#]+)", re.DOTALL)
+
+
+def on_files(files, config):
+  """Adds what is outside docs/ under its path in the repository."""
+  outside = [ROOT / name for name in (*TEXTS, "benchmarks/README.md")]
+  outside += [
+    path
+    for path in sorted((ROOT / "results").rglob("*"))
+    if path.suffix in (".md", ".png")
+  ]
+  for path in outside:
+    uri = path.relative_to(ROOT).as_posix()
+    files.append(File.generated(config, uri, abs_src_path=str(path)))
+  for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+    executed = EXECUTED / path.name
+    text = as_markdown(executed if executed.exists() else path)
+    page = f"notebooks/{path.stem}.md"
+    files.append(File.generated(config, page, content=text))
+  return files
+
+
+def on_page_markdown(markdown, page, config, files):
+  """Links of the repository become those of the site."""
+  source = page.file.src_uri
+  in_docs = (ROOT / "docs" / source).exists()
+  place = posixpath.dirname(
+    posixpath.join("docs", source) if in_docs else source
+  )
+
+  def rewrite(match):
+    target = match[2]
+    if target is None or ":" in target:
+      return match[0]
+    path = posixpath.normpath(posixpath.join(place, target))
+    path = re.sub(r"^docs/", "", path)
+    path = re.sub(r"^(notebooks/.*)\.ipynb$", r"\1.md", path)
+    start = posixpath.dirname(source) or "."
+    return match[1] + posixpath.relpath(path, start)
+
+  return _LINK.sub(rewrite, markdown)
+
+
+def as_markdown(path: Path) -> str:
+  """A notebook as a page: text, code, and what was printed or drawn.
+
+  Args:
+    path: of the notebook.
+  """
+  cells = nbformat.read(path, as_version=4).cells
+  return "\n\n".join(part for cell in cells for part in _parts(cell))
+
+
+def _parts(cell: Any) -> list[str]:
+  if cell.cell_type == "markdown":
+    return [cell.source]
+  return [_fenced(cell.source, "python"), *map(_shown, cell.outputs)]
+
+
+def _shown(output: Any) -> str:
+  """An output of a cell: a picture if there is one, else text."""
+  data = output.get("data", {})
+  if "image/png" in data:
+    png = data["image/png"].replace("\n", "")
+    return f"![what the code above draws](data:image/png;base64,{png})"
+  text = output.get("text", data.get("text/plain", ""))
+  return _fenced(text.rstrip(), "text") if text.strip() else ""
+
+
+def _fenced(text: str, language: str) -> str:
+  return f"```{language}\n{text}\n```"

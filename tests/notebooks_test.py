@@ -1,0 +1,86 @@
+"""Notebooks run from beginning to end, and are what their sources say."""
+
+from pathlib import Path
+import re
+
+import jupytext
+import nbclient
+import nbformat
+import pytest
+
+import mnemonics_jax
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NAMES = [path.stem for path in NOTEBOOKS]
+# What the last cells print, and how many pictures there are.
+CONCLUSIONS = {
+  "cifar100_tpu": "Not comparable: other data, or a reduced schedule.",
+  "inspect_run": "8 → 10 classes",
+  "quickstart": "3840 bytes",
+}
+PICTURES = {"cifar100_tpu": 0, "inspect_run": 4, "quickstart": 3}
+
+
+def cells(notebook):
+  return [(cell.cell_type, cell.source) for cell in notebook.cells]
+
+
+def test_the_notebooks_are_there():
+  assert NAMES == ["cifar100_tpu", "inspect_run", "quickstart"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_a_notebook_equals_its_source(path):
+  source = jupytext.read(path.with_suffix(".py"))
+  stored = nbformat.read(path, as_version=4)
+  nbformat.validate(stored)
+  assert cells(stored) == cells(source), (
+    f"run `jupytext --update --to ipynb {path.with_suffix('.py')}`"
+  )
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_a_notebook_is_stored_without_outputs(path):
+  for cell in nbformat.read(path, as_version=4).cells:
+    assert not cell.get("outputs") and not cell.get("execution_count")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_the_badge_opens_this_notebook(path):
+  badge = f"/OWNER/mnemonics_jax/blob/main/notebooks/{path.name})"
+  assert badge in nbformat.read(path, as_version=4).cells[0].source
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_jax_is_imported_after_it_was_installed(path):
+  sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+  code = [source for source in sources if "import" in source]
+  installing = next(i for i, text in enumerate(code) if '"pip"' in text)
+  importing = re.compile(r"^\s*(import|from) (jax|flax|mnemonics_jax)", re.M)
+  assert not any(importing.search(text) for text in code[: installing + 1])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
+  """With a smoke setting, where there is nothing but the project."""
+  if path.stem == "inspect_run" and not hasattr(mnemonics_jax, "Learner"):
+    pytest.skip("needs the Learner")
+  monkeypatch.setenv("MNEMONICS_SMOKE", "1")
+  monkeypatch.setenv("PYTHONPATH", str(ROOT))
+  monkeypatch.setenv("HOME", str(tmp_path))
+  monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+  notebook = nbformat.read(path, as_version=4)
+  nbclient.NotebookClient(
+    notebook,
+    timeout=300,
+    kernel_name="python3",
+    resources={"metadata": {"path": str(tmp_path)}},
+  ).execute()
+  outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+  printed = "".join(out.get("text", "") for out in outputs)
+  pictures = [out for out in outputs if "image/png" in out.get("data", {})]
+  assert (CONCLUSIONS[path.stem] in printed, len(pictures)) == (
+    True,
+    PICTURES[path.stem],
+  )
