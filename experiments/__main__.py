@@ -9,7 +9,7 @@ from absl import flags
 from experiments import command
 from experiments import help as help_lib
 
-EXPERIMENTS = ("digits", "cifar", "folder", "tables", "report")
+EXPERIMENTS = ("digits", "cifar", "folder", "tables", "report", "cache")
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def run(
   from mnemonics_jax.report.console import Console
 
   config, stream = build(settings, dataset)
-  opening = plan.describe(settings, config, workdir)
+  opening = plan.describe(settings, config, stream, workdir)
   follows = paper.follows_paper(settings)
   schedule = "paper" if follows else "reduced"
   with Console(opening) as console, _naming_flags_to_try():

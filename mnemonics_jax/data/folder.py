@@ -11,7 +11,7 @@ import numpy as np
 
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
-from mnemonics_jax.data.listing import LAYOUT, Listing, printable, scan
+from mnemonics_jax.data.listing import LAYOUT, Listing, odd, printable, scan
 from mnemonics_jax.data.share import Share
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
@@ -128,7 +128,7 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
       class_names=tuple(map(printable, listing.classes)),
       mean=_MEAN,
       std=_STD,
-      notes=notes,
+      notes=(*odd(listing.classes), *notes),
     ),
     f"`data_dir={root}`",
   )

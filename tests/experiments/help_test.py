@@ -33,6 +33,7 @@ FLAGS = {
   "folder": {"method", "data", "image_size"},
   "tables": {"table", "rows", "root", "epochs", "data_dir"},
   "report": {"output"},
+  "cache": {"clear"},
 }
 OTHERS = {
   "digits": {"data_dir", "table", "output"},
@@ -41,6 +42,7 @@ OTHERS = {
   # Its rows or --root decide these.
   "tables": {"workdir", "fresh", "method", "exemplars", "output"},
   "report": {"method", "workdir", "devices"},
+  "cache": {"method", "workdir", "devices"},
 }
 
 

@@ -11,8 +11,8 @@ from experiments.settings import Settings, build
 def describe(*, classes=6, **changes):
   values = dict(net="resnet8", memory="per_class:4", base_classes=3, phases=3)
   settings = Settings("tiny", "short", **(values | changes))
-  config, _ = build(settings, tiny.dataset(classes=classes))
-  return plan.describe(settings, config, Path("runs/out"))
+  config, stream = build(settings, tiny.dataset(classes=classes))
+  return plan.describe(settings, config, stream, Path("runs/out"))
 
 
 def test_it_tells_what_is_learned_how_and_where_to():
@@ -28,6 +28,14 @@ def test_it_tells_what_is_learned_how_and_where_to():
   ):
     assert part in text
   assert "upper bound" not in text
+
+
+def test_classes_and_device_are_named():
+  _, classes, device = describe().splitlines()
+  assert classes.startswith("Classes, in the order they are learned: class ")
+  assert classes.count("(12") == 6 and classes.count("training images") == 1
+  assert device == "Computing on 1 CPU device."
+  assert " and 4 more." in describe(classes=12).splitlines()[1]
 
 
 def test_a_total_budget_ends_with_the_share_of_a_class():
