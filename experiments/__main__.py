@@ -1,26 +1,33 @@
 """`mnemonics-jax EXPERIMENT [flags]`: the experiments under one name."""
 
+import difflib
 import importlib
 import sys
 
 from absl import flags
 
 from experiments import command
+from experiments import help as help_lib
 
 # Some take arguments that are not flags.
 WITH_ARGUMENTS = ("report", "predict", "export", "extend")
-EXPERIMENTS = ("digits", "cifar", "folder", "tables", *WITH_ARGUMENTS)
+EXPERIMENTS = ("digits", "cifar", "folder", "tables", *WITH_ARGUMENTS, "cache")
 
 
 def main() -> None:
   name = sys.argv[1] if len(sys.argv) > 1 else ""
   if name not in EXPERIMENTS:
+    wanted = help_lib.asked([name])
+    near = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.5)
+    guess = f"error: there is no command {name!r}; " if name else ""
+    guess += f"did you mean {near[0]}?\n" if near else "\n" if guess else ""
     print(
+      f"{'' if wanted else guess}"
       f"usage: mnemonics-jax {{{'|'.join(EXPERIMENTS)}}} [flags]\n"
       "       mnemonics-jax digits --help",
-      file=sys.stderr,
+      file=sys.stdout if wanted else sys.stderr,
     )
-    sys.exit(2)
+    sys.exit(0 if wanted else 2)
   module = importlib.import_module(f"experiments.{name}")
   sys.argv = [f"mnemonics-jax {name}", *sys.argv[2:]]
   # Help and `config.json` speak of the experiment, not of this door to it.
@@ -29,7 +36,11 @@ def main() -> None:
   for flag in flags.FLAGS.get_key_flags_for_module(module):
     # Makes `--help` show the experiment's flags.
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-  command.run(module.main, arguments=name in WITH_ARGUMENTS)
+  command.run(
+    module.main,
+    arguments=name in WITH_ARGUMENTS,
+    presets=getattr(module, "PRESETS", None),
+  )
 
 
 if __name__ == "__main__":

@@ -50,4 +50,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main)
+  command.run(main, presets=PRESETS)

@@ -1,13 +1,16 @@
 """How a command begins and ends: a user's mistake is one sentence, not a trace."""
 
 from collections.abc import Callable, Sequence
+import contextlib
 import errno
 import logging
+import os
 import re
 import sys
 
 from absl import app, flags
 
+from experiments import help as help_lib
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.report import WorkdirError
 from mnemonics_jax.runs.signals import Stopped
@@ -16,16 +19,22 @@ FLAGS = flags.FLAGS
 
 
 def run(
-  main: Callable[[Sequence[str]], None], *, arguments: bool = False
+  main: Callable[[Sequence[str]], None],
+  *,
+  arguments: bool = False,
+  presets: help_lib.Presets | None = None,
 ) -> None:
   """Runs `main` as a command; a user's mistake is one sentence and exit 2.
 
   Args:
     main: called with the command line that is left after the flags.
     arguments: whether `main` takes arguments that are not flags.
+    presets: by name the settings that differ from the defaults, for its help.
   """
 
   def parse(argv):
+    if help_lib.asked(argv[1:]):
+      _help(argv, presets)
     try:
       rest = FLAGS(argv)
     except (flags.Error, ValueError) as error:
@@ -54,6 +63,8 @@ def run(
     except KeyboardInterrupt:
       print("\nStopped.", file=sys.stderr)
       sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+      _leave_pipe()
     except OSError as error:
       if error.errno not in _DISK_TROUBLE:
         raise
@@ -85,8 +96,30 @@ def check_flags(module: str, others: str) -> None:
       )
 
 
+def _help(argv, presets):
+  """Prints the help of this command and ends it."""
+  rest = [one for one in argv if not help_lib.asked([one])]
+  with contextlib.suppress(flags.Error, ValueError):
+    FLAGS(rest, known_only=True)  # For --preset.
+  FLAGS.mark_as_parsed()
+  main = sys.modules["__main__"]
+  shown = FLAGS.get_key_flags_for_module(sys.argv[0])
+  try:
+    print(help_lib.text(main.__doc__ or "", shown, presets), end="", flush=True)
+  except BrokenPipeError:
+    _leave_pipe()
+  sys.exit(0)
+
+
+def _leave_pipe():
+  """Ends without complaint when nobody reads on, as `| head` does."""
+  nowhere = os.open(os.devnull, os.O_WRONLY)
+  os.dup2(nowhere, sys.stdout.fileno())  # Or Python complains at its exit.
+  sys.exit(_BROKEN_PIPE)
+
+
 _MISTAKES = (UserError, WorkdirError)
-_MISTAKE, _INTERRUPTED = 2, 130
+_MISTAKE, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
 
 
 # Settings of the library whose flag has another name.

@@ -6,9 +6,11 @@ DIR holds train/<class>/*.jpg (png, bmp and webp too) and perhaps
 val/<class>/*; without val/ a part of each class is held out for testing.
 """
 
+from pathlib import Path
+
 from absl import flags
 
-from experiments import command, options, running
+from experiments import class_names, command, options, running
 from experiments.paper import PAPER_IMAGENET
 from mnemonics_jax.errors import UserError
 
@@ -21,6 +23,15 @@ flags.DEFINE_integer(
   None,
   "Images are resized and cropped to this many pixels square (64; 224 with"
   " --preset=paper).",
+)
+_NAME = flags.DEFINE_string(
+  "name", "folder", "What to call the data in titles and reports."
+)
+_CLASS_NAMES = flags.DEFINE_string(
+  "class_names",
+  None,
+  "A text file with a line for each class: the name of its directory, blanks or a"
+  " comma, the name to show. ImageNet's n01440764 and so on are known without it.",
 )
 flags.DEFINE_float(
   "val_fraction",
@@ -61,17 +72,22 @@ def main(_) -> None:
       "data", "`data` is missing", "--data=DIR names one with train/<class>/"
     )
   settings = options.settings_from_flags("folder", PRESETS)
-  running.run_experiment(
-    settings,
-    lambda: running.load_data(
+  names = {}
+  if _CLASS_NAMES.value is not None:
+    names = class_names.read(Path(_CLASS_NAMES.value))
+
+  def load():
+    dataset = running.load_data(
       "folder",
       FLAGS.data,
       image_size=settings.image_size,
       val_fraction=settings.val_fraction,
       strict=FLAGS.strict,
-    ),
-  )
+    )
+    return class_names.rename(dataset, names, _NAME.value)
+
+  running.run_experiment(settings, load)
 
 
 if __name__ == "__main__":
-  command.run(main)
+  command.run(main, presets=PRESETS)

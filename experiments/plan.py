@@ -1,16 +1,29 @@
 """What a run is going to do, in plain words."""
 
+import itertools
 import math
 from pathlib import Path
 
 from experiments.paper import departures
 from experiments.settings import Settings
 from mnemonics_jax import registry
+from mnemonics_jax.data import ClassStream
 from mnemonics_jax.phase import Config
 
+_MOST_CLASSES = 8  # to name
 
-def describe(settings: Settings, config: Config, workdir: Path) -> str:
-  """One paragraph for the person who started the run."""
+
+def describe(
+  settings: Settings, config: Config, stream: ClassStream, workdir: Path
+) -> str:
+  """A paragraph for the person who started the run, and its classes.
+
+  Args:
+    settings: what the flags say.
+    config: what becomes of it.
+    stream: the data.
+    workdir: where results go.
+  """
   split = config.shape.classes_per_phase
   allowance = min(
     config.memory.allowance(sum(split)), config.sizes.class_exemplars
@@ -41,8 +54,31 @@ def describe(settings: Settings, config: Config, workdir: Path) -> str:
     f" {settings.net} on {schedule}.{joint} The memory ({config.memory}) ends"
     f" with {allowance} exemplars per class: {images:,} images, {_bytes(size)}."
     f" The reported read-out is {registry.READOUTS[readout]} (`{readout}`)."
-    f" Results go to {workdir}."
+    f" Results go to {workdir}.\n"
+    f"Classes, in the order they are learned: {_classes(stream)}.\n"
+    f"Computing on {_devices()}."
   )
+
+
+def _classes(stream):
+  """cat (500 images), dog (480)..."""
+  pairs = zip(stream.class_names, stream.class_sizes, strict=True)
+  shown = list(itertools.islice(pairs, _MOST_CLASSES))
+  (name, size), *rest = shown
+  words = [f"{name} ({size} training images)"]
+  words += [f"{name} ({size})" for name, size in rest]
+  more = len(stream.class_names) - len(shown)
+  return ", ".join(words) + (f" and {more} more" if more else "")
+
+
+def _devices():
+  """1 CPU device, 8 TPU v3 devices."""
+  import jax
+
+  devices = jax.devices()
+  kind = devices[0].device_kind
+  kind = "CPU" if kind == "cpu" else kind
+  return f"{len(devices)} {kind} device{'s' if len(devices) > 1 else ''}"
 
 
 def _runs(split):

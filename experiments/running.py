@@ -76,7 +76,7 @@ def run(
   from mnemonics_jax import runs
 
   config, stream = build(settings, dataset)
-  opening = plan.describe(settings, config, workdir)
+  opening = plan.describe(settings, config, stream, workdir)
   departures = tuple(paper.departures(settings))
   schedule = "reduced" if departures else "paper"
   with followed(opening) as hear:

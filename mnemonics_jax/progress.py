@@ -1,4 +1,4 @@
-"""What a run tells while it goes: four events, and one function that hears them.
+"""What a run tells while it goes: five events, and one function that hears them.
 
 A `Report` is any function of an `Event`: the console, a log, a test. Whoever
 wants no news passes `ignore`. Nothing here needs JAX.
@@ -65,6 +65,24 @@ class StepReport(NamedTuple):
   metrics: Mapping[str, float] | None = None
 
 
+class PhaseEnds(NamedTuple):
+  """A phase is over, and has been tested.
+
+  >>> end = PhaseEnds(1, classes_seen=6, accuracy={"head": 0.81, "nme": 0.84})
+  >>> max(end.accuracy, key=end.accuracy.get)
+  'nme'
+
+  Attributes:
+    phase: index of the phase.
+    classes_seen: the test covers so many classes.
+    accuracy: of each read-out.
+  """
+
+  phase: int
+  classes_seen: int
+  accuracy: Mapping[str, float]
+
+
 class Note(NamedTuple):
   """Something a person should know.
 
@@ -81,7 +99,7 @@ class Note(NamedTuple):
   text: str
 
 
-Event = RunBegins | SeedBegins | StepReport | Note
+Event = RunBegins | SeedBegins | StepReport | PhaseEnds | Note
 Report = Callable[[Event], None]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
-from mnemonics_jax.data.listing import LAYOUT, Listing, printable, scan
+from mnemonics_jax.data.listing import LAYOUT, Listing, odd, printable, scan
 from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
 
@@ -129,7 +129,7 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
     class_names=tuple(map(printable, listing.classes)),
     mean=_MEAN,
     std=_STD,
-    notes=notes,
+    notes=(*odd(listing.classes), *notes),
   )
 
 

@@ -97,6 +97,33 @@ def scan(root: Path, least: int = 2) -> Listing:
   )
 
 
+_SPLITS = {"train", "training", "val", "valid", "validation", "test", "images"}
+_MANY = 2000
+
+
+def odd(classes: list[str]) -> tuple[str, ...]:
+  """What makes one doubt that directories of these names are classes.
+
+  >>> odd(["cat", "dog"])
+  ()
+  >>> odd(["train2", "Val", "cat"])
+  ('Val is taken for a class; is data_dir one level too high?',)
+  """
+  notes = []
+  if splits := [name for name in classes if name.lower() in _SPLITS]:
+    notes.append(
+      f"{' and '.join(map(printable, splits))} {'are' if splits[1:] else 'is'}"
+      f" taken for {'classes' if splits[1:] else 'a class'}; is data_dir one"
+      " level too high?"
+    )
+  if len(classes) > _MANY:
+    notes.append(
+      f"there are {len(classes):,} class directories; is every image in one of"
+      " its own?"
+    )
+  return tuple(notes)
+
+
 def _classes(directory: Path) -> dict[str, list[Path]]:
   classes = {}
   for path in sorted(directory.iterdir()):

@@ -9,11 +9,16 @@ from typing import TextIO, cast
 from mnemonics_jax.progress import (
   Event,
   Note,
+  PhaseEnds,
   RunBegins,
   SeedBegins,
   StepReport,
 )
-from mnemonics_jax.report.estimate import Estimate, format_duration
+from mnemonics_jax.report.estimate import (
+  Estimate,
+  Remaining,
+  format_duration,
+)
 
 _REFRESH = 0.1  # Seconds between updates of the live display.
 
@@ -25,7 +30,8 @@ class Console:
 
   On a terminal it draws phases, epochs and steps with the time left. Anywhere
   else it prints one line per completed epoch, and nothing in between. Notes are
-  printed as they come, and after the first steps an estimate of the duration.
+  printed as they come, after every phase its accuracy and the time left, and
+  after the first steps an estimate of the training time.
 
   Args:
     opening: printed when the run begins.
@@ -48,6 +54,8 @@ class Console:
     self._run: RunBegins | None = None
     self._seed: _Seed | None = None
     self._estimate = Estimate(self._say)
+    self._remaining: Remaining | None = None
+    self._phase_began = time.monotonic()
 
   def __enter__(self) -> "Console":
     return self
@@ -59,6 +67,8 @@ class Console:
     match event:
       case RunBegins():
         self._run = event
+        self._remaining = Remaining(event.work, len(event.seeds))
+        self._phase_began = time.monotonic()
         if self._opening:
           self._say(self._opening)
       case SeedBegins(seed):
@@ -67,7 +77,28 @@ class Console:
         self._say(text)
       case StepReport():
         (self._seed or self._begin_seed("")).hear(event)
+      case PhaseEnds():
+        self._say(self._phase_line(event))
     self._estimate(event)
+
+  def _phase_line(self, end: PhaseEnds) -> str:
+    """What a phase has come to, and how long the others will take."""
+    seed, of = self._seed, ""
+    if self._run:
+      of = f"/{self._run.phases - 1}"
+    accuracies = [f"{k} {100 * v:.1f} %" for k, v in end.accuracy.items()]
+    parts = [
+      seed.label if seed else "",
+      f"phase {end.phase}{of} ended",
+      f"{end.classes_seen} classes",
+      *accuracies,
+    ]
+    now = time.monotonic()
+    if self._remaining:
+      left = self._remaining.after(end.phase, now - self._phase_began)
+      parts.append(f"about {format_duration(left)} left" if left else "")
+    self._phase_began = now
+    return " · ".join(part for part in parts if part)
 
   def _begin_seed(self, label: str) -> "_Seed":
     self._end_seed()
@@ -97,13 +128,11 @@ class _Seed:
 
   def __init__(self, stream: Stream, label: str, run: RunBegins | None):
     self._stream = stream
-    self._label = label
+    self.label = label
     self._last = run.phases - 1 if run else None
     self._work = run.work if run else ()
     self._drawn = 0.0
-    self._stage = None  # The (phase, stage) that is running, ...
-    self._stage_began = 0.0  # ... and since when.
-    self._stage_first = 0.0  # Epochs it had behind it when first heard of.
+    self._stage = None  # The (phase, stage) that is running.
     self._epoch_began = time.monotonic()
     self._began: tuple[float, float] | None = None  # Time and work done then.
     self._display, self._tasks = None, []
@@ -127,10 +156,8 @@ class _Seed:
     now = time.monotonic()
     if self._stage != (report.phase, report.stage):
       self._stage = report.phase, report.stage
-      # The first report may come after the first steps: those began when the
-      # stage before ended.
-      self._stage_began = self._epoch_began
-      self._stage_first = report.epoch
+      if self._display:  # What the stage before has measured is old news.
+        self._display.update(self._tasks[-1], info="")
     if self._display:
       if report.metrics is not None or now - self._drawn >= _REFRESH:
         self._drawn = now
@@ -144,7 +171,7 @@ class _Seed:
     metrics = dict(report.metrics or {})
     seconds = metrics.pop("seconds", seconds)
     parts = [
-      self._label,
+      self.label,
       f"phase {self._phase_count(report)}",
       report.stage,
       f"epoch {report.epoch + 1}/{report.epochs}",
@@ -165,17 +192,12 @@ class _Seed:
       within = min(report.step / report.steps, 1.0)
     epochs = report.epoch + within
     share = epochs / report.epochs if report.epochs else 0.0
-    left = _time_left(
-      now - self._stage_began,
-      epochs - self._stage_first,
-      report.epochs - epochs,
-    )
     update = self._display.update
     update(
       phase_task,
-      description=f"{self._label} · phase" if self._label else "phase",
+      description=f"{self.label} · phase" if self.label else "phase",
       completed=report.phase,
-      total=None if self._last is None else max(self._last, 1),
+      total=None if self._last is None else self._last + 1,
       count=self._phase_count(report),
       info=self.run_left(report, share, now),
     )
@@ -185,7 +207,6 @@ class _Seed:
       completed=epochs,
       total=report.epochs,
       count=f"{min(report.epoch + 1, report.epochs)}/{report.epochs}",
-      info=left and f"{left} left in this stage",
     )
     update(
       step_task,
@@ -210,7 +231,7 @@ class _Seed:
       self._began = self._epoch_began, done
     since, done_then = self._began
     left = _time_left(now - since, done - done_then, sum(self._work) - done)
-    return left and f"{left} left in all"
+    return left and f"{left} left"
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:

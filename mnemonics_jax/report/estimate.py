@@ -1,6 +1,6 @@
 """How long a run will take, measured at its beginning; durations in words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import time
 
 from mnemonics_jax.progress import Event, RunBegins, StepReport
@@ -16,7 +16,9 @@ def format_duration(seconds: float) -> str:
 
 
 class Estimate:
-  """A `Report` that says once, after the first steps, how long a run will take.
+  """A `Report` that says once, after the first steps, how long training takes.
+
+  What else a run does is known when its first phases are over: see `Remaining`.
 
   Args:
     say: receives the sentence.
@@ -53,6 +55,34 @@ class Estimate:
       pace = (now - self._first[0]) / (steps - self._first[1])
       self._done = True
       self._say(
-        f"Estimated duration: about {format_duration(pace * self._work)}"
-        f" after compilation ({pace:.3g} s per training step, measured)."
+        f"Training steps alone will take about {format_duration(pace * self._work)}"
+        f" ({pace:.3g} s each, measured); compiling and testing come on top."
       )
+
+
+class Remaining:
+  """The time that is left, by what the phases so far have taken.
+
+  >>> remaining = Remaining((6.0, 2.0, 2.0), seeds=1)
+  >>> remaining.after(phase=0, seconds=30.0)  # 6 of 10 units took 30 s.
+  20.0
+
+  Args:
+    work: expected work of each phase.
+    seeds: how many seeds do all of it.
+  """
+
+  def __init__(self, work: Sequence[float], seeds: int):
+    self._work, self._seeds = work, seeds
+    self._seconds = self._done = 0.0
+
+  def after(self, phase: int, seconds: float) -> float:
+    """Seconds that are left, once a phase has taken so many."""
+    self._seconds += seconds
+    self._done += self._work[phase]
+    if phase == len(self._work) - 1:
+      self._seeds -= 1
+    rest = sum(self._work[phase + 1 :]) + sum(self._work) * (
+      self._seeds - (phase < len(self._work) - 1)
+    )
+    return self._seconds / self._done * max(rest, 0.0)

@@ -9,7 +9,7 @@ from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.phase import Config
-from mnemonics_jax.progress import Event, Report, StepReport
+from mnemonics_jax.progress import Event, PhaseEnds, Report, StepReport
 from mnemonics_jax.runs import base_models as base_models_lib
 from mnemonics_jax.runs import phase_arrays, records
 from mnemonics_jax.runs.metrics_log import MetricsLog
@@ -102,6 +102,7 @@ def run_seed(
       mapped=mapped,
     )
     saver.end_phase(state, phases)
+    report(PhaseEnds(number, result.classes_seen, record["accuracy"]))
   return records.run_record(seed, phases)
 
 

@@ -4,12 +4,16 @@ import importlib
 import json
 import os
 from pathlib import Path
+import re
 import shlex
 import subprocess
 import sys
 
+from absl import flags
 import pytest
 
+from experiments import help as help_lib
+from experiments import launch, options
 from experiments.__main__ import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +36,7 @@ FLAGS = {
   "predict": {"top", "csv", "confusion", "seed", "phase"},
   "export": {"to", "seed", "phase"},
   "extend": {"data", "workdir", "phases", "val_fraction", "checkpoint_every"},
+  "cache": {"clear"},
 }
 OTHERS = {
   "digits": {"data_dir", "table", "output"},
@@ -43,6 +48,7 @@ OTHERS = {
   "predict": {"method", "workdir", "to"},
   "export": {"method", "workdir", "top"},
   "extend": {"method", "epochs", "coordinator", "seed", "to"},
+  "cache": {"method", "workdir", "devices"},
 }
 
 
@@ -64,9 +70,43 @@ def test_help_shows_the_commands_words_and_flags(tmp_path, door, name):
   assert f"python -m experiments.{name}" in doc
   for line in filter(None, map(str.strip, doc.splitlines())):
     assert line in done.stdout, done.stderr
-  shown = {line.strip().partition(":")[0] for line in done.stdout.splitlines()}
-  shown = {part.removeprefix("--").removeprefix("[no]") for part in shown}
+  assert done.returncode == 0
+  shown = set(re.findall(r"^  --(?:\[no\]|no)?(\w+)", done.stdout, re.M))
   assert FLAGS[name] <= shown and not OTHERS[name] & shown
+
+
+@pytest.mark.parametrize("name", ["digits", "cifar", "folder"])
+def test_every_shared_flag_has_a_purpose(name):
+  """And every purpose has a flag."""
+  module = importlib.import_module(f"experiments.{name}")
+  shared = {
+    flag.name for flag in flags.FLAGS.get_key_flags_for_module(options)
+  } | {flag.name for flag in flags.FLAGS.get_key_flags_for_module(launch)}
+  listed = [flag for names in help_lib.GROUPS.values() for flag in names]
+  assert len(listed) == len(set(listed)) and set(listed) == shared
+  assert module.PRESETS.keys() == {"paper", "short", "smoke"}
+
+
+def test_defaults_are_those_of_the_preset(tmp_path):
+  for preset, epochs in (("smoke", 2), ("paper", 160)):
+    done = call("module", "digits", "-h", f"--preset={preset}", cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"\n  --epochs={epochs}\n" in done.stdout
+    assert f"\n  --preset={preset}\n" in done.stdout
+
+
+def test_help_survives_a_reader_who_leaves(tmp_path):
+  module = f"{sys.executable} -m experiments.digits --help | head -1"
+  done = subprocess.run(
+    module, shell=True, cwd=ROOT, capture_output=True, text=True
+  )
+  assert done.stdout.startswith("Class-incremental") and not done.stderr
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest(tmp_path):
+  done = call("script", "cifr", cwd=tmp_path)
+  assert done.returncode == 2
+  assert "there is no command 'cifr'; did you mean cifar?" in done.stderr
 
 
 def test_help_teaches_what_the_registry_knows(tmp_path):

@@ -15,8 +15,8 @@ PLAIN = Settings(
 
 def describe(*, classes=6, **changes):
   settings = dataclasses.replace(PLAIN, **changes)
-  config, _ = build(settings, tiny.dataset(classes=classes))
-  return plan.describe(settings, config, Path("runs/out"))
+  config, stream = build(settings, tiny.dataset(classes=classes))
+  return plan.describe(settings, config, stream, Path("runs/out"))
 
 
 def test_it_tells_what_is_learned_how_and_where_to():
@@ -36,14 +36,24 @@ def test_it_tells_what_is_learned_how_and_where_to():
 
 def test_a_preset_that_is_the_papers_no_more_says_why():
   settings = Settings("cifar100", "paper", **cifar.PRESETS["paper"])
-  config, _ = build(dataclasses.replace(PLAIN, net="resnet32"), tiny.dataset())
-  told = lambda s: plan.describe(s, config, Path("runs/out"))
+  config, stream = build(
+    dataclasses.replace(PLAIN, net="resnet32"), tiny.dataset()
+  )
+  told = lambda s: plan.describe(s, config, stream, Path("runs/out"))
   assert "on the schedule of --preset=paper, the paper's. " in told(settings)
   changed = dataclasses.replace(settings, transfer="none", order_seed=3)
   assert (
     "--preset=paper, which is not the paper's: transfer none (paper: in_out),"
     " order_seed 3 (paper: 1993). "
   ) in told(changed)
+
+
+def test_classes_and_device_are_named():
+  _, classes, device = describe().splitlines()
+  assert classes.startswith("Classes, in the order they are learned: class ")
+  assert classes.count("(12") == 6 and classes.count("training images") == 1
+  assert device == "Computing on 1 CPU device."
+  assert " and 4 more." in describe(classes=12).splitlines()[1]
 
 
 def test_a_total_budget_ends_with_the_share_of_a_class():

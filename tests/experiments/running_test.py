@@ -77,7 +77,7 @@ def test_notes_of_the_library_are_shown_as_flags(library, capsys):
 
   library.does = tell
   run()
-  opening, note = capsys.readouterr().out.splitlines()
+  opening, *_, note = capsys.readouterr().out.splitlines()
   assert opening.startswith("Learning the 6 classes of tiny")
   assert note == "Note: too much; --exemplar_chunk=2 should fit, `x_1` stays."
 

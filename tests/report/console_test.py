@@ -6,7 +6,13 @@ import re
 import pytest
 
 from mnemonics_jax import report
-from mnemonics_jax.progress import Note, RunBegins, SeedBegins, StepReport
+from mnemonics_jax.progress import (
+  Note,
+  PhaseEnds,
+  RunBegins,
+  SeedBegins,
+  StepReport,
+)
 from mnemonics_jax.report import console as console_lib
 
 
@@ -98,7 +104,6 @@ def test_live_display_on_a_terminal(monkeypatch):
   assert "train · epoch" in text
   assert "loss 0.412 · accuracy 87.5 %" in text
   assert "[bold] between" in text
-  assert "left in this stage" in text
 
 
 def test_the_display_ends_with_its_context(monkeypatch):
@@ -118,4 +123,41 @@ def test_time_left_follows_the_work(clock):
   seed = console_lib._Seed(io.StringIO(), "", run)
   seed.run_left(StepReport(0, "train", 0, 2, 0, 1), 0.0, 100.0)
   left = seed.run_left(StepReport(0, "train", 0, 2, 1, 1), 0.5, 103.0)
-  assert left == "7 s left in all"
+  assert left == "7 s left"
+
+
+def test_every_phase_ends_with_its_accuracy_and_the_time_left(clock):
+  stream = io.StringIO()
+  with report.Console(stream=stream) as console:
+    console(RunBegins(2, (3,), (3.0, 1.0)))
+    console(SeedBegins(3))
+    clock[0] += 30.0
+    console(PhaseEnds(0, 5, {"head": 0.9, "nme": 0.875}))
+    clock[0] += 12.0
+    console(PhaseEnds(1, 6, {"head": 0.5, "nme": 0.625}))
+  assert stream.getvalue().splitlines() == [
+    "seed 3 · phase 0/1 ended · 5 classes · head 90.0 % · nme 87.5 % · about 10 s"
+    " left",
+    "seed 3 · phase 1/1 ended · 6 classes · head 50.0 % · nme 62.5 %",
+  ]
+
+
+def test_a_new_stage_does_not_show_the_loss_of_the_last(monkeypatch):
+  monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
+  with report.Console(stream=Terminal()) as console:
+    train(console, epochs=1)
+    step_task = console._seed._tasks[-1]
+    fields = lambda: console._seed._display.tasks[step_task].fields
+    assert "loss 0.412" in fields()["info"]
+    console(StepReport(1, "exemplars", 0, 2, 0, 1))
+    assert fields()["info"] == ""
+
+
+def test_the_bar_of_phases_is_full_only_at_the_end(monkeypatch):
+  monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
+  with report.Console(stream=Terminal()) as console:
+    console(RunBegins(2, (0,), (1.0, 1.0)))
+    console(SeedBegins(0))
+    train(console, epochs=1)  # Of phase 1, the last.
+    bar = console._seed._display.tasks[console._seed._tasks[0]]
+    assert bar.completed < bar.total

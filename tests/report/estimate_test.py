@@ -30,8 +30,8 @@ def test_the_duration_is_estimated_once_for_all_seeds(clock):
         console(StepReport(0, "train", 0, 1, step, 50))
       console(StepReport(1, "train", 0, 1, 1, 10))
   assert stream.getvalue().splitlines() == [
-    "Estimated duration: about 1 min 00 s after compilation (0.5 s per training"
-    " step, measured)."
+    "Training steps alone will take about 1 min 00 s (0.5 s each, measured);"
+    " compiling and testing come on top."
   ]
 
 
@@ -57,3 +57,11 @@ def test_durations():
   assert estimate.format_duration(41.6) == "42 s"
   assert estimate.format_duration(185) == "3 min 05 s"
   assert estimate.format_duration(7800) == "2 h 10 min"
+
+
+def test_what_phases_took_tells_what_is_left():
+  """Work is 6 + 2 + 2 for each of two seeds; phases take 3 s a unit."""
+  remaining = estimate.Remaining((6.0, 2.0, 2.0), seeds=2)
+  phases = [(0, 18.0), (1, 6.0), (2, 6.0)]
+  left = [remaining.after(*one) for one in phases * 2]
+  assert left == pytest.approx([42, 36, 30, 12, 6, 0])

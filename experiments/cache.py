@@ -1,0 +1,48 @@
+"""What is kept to make the next start faster: where it is, how large it is.
+
+  python -m experiments.cache            lists it
+  python -m experiments.cache --clear    removes it; it is made again when needed
+
+Decoded images and compiled programs, in ~/.cache/mnemonics_jax or
+$XDG_CACHE_HOME/mnemonics_jax. Runs and their results are not here.
+"""
+
+from pathlib import Path
+import shutil
+
+from absl import flags
+
+from experiments import command
+from mnemonics_jax.data import cache
+from mnemonics_jax.errors import UserError
+
+_CLEAR = flags.DEFINE_bool("clear", False, "Remove it.")
+
+
+def main(_) -> None:
+  root = cache.default_directory()
+  entries = sorted(root.iterdir()) if root.is_dir() else []
+  print(f"{root}: {_megabytes(sum(map(_size, entries)))}")
+  for entry in entries:
+    print(f"  {entry.name:40} {_megabytes(_size(entry)):>10}")
+  if _CLEAR.value and entries:
+    try:
+      shutil.rmtree(root)
+    except OSError as error:
+      raise UserError(
+        "clear", f"{root} cannot be removed ({error})", "remove it by hand"
+      ) from error
+    print("Removed.")
+
+
+def _size(path: Path) -> int:
+  files = [path] if path.is_file() else path.rglob("*")
+  return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _megabytes(size: int) -> str:
+  return f"{size / 1e6:,.1f} MB"
+
+
+if __name__ == "__main__":
+  command.run(main)
