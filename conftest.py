@@ -28,6 +28,8 @@ flags.FLAGS.mark_as_parsed()
 # Files that take longest, of tests that are not slow.
 _LONG = (
   "parallel/mesh",
+  "notebooks",
+  "readme",
   "runs/resume",
   "phase/run",
   "runs/kill",
