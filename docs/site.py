@@ -4,6 +4,7 @@ Links in the sources are those of the repository, so that they also work where
 it is browsed; the site's root is that of the repository and docs/ in one.
 """
 
+import itertools
 from pathlib import Path
 import posixpath
 import re
@@ -74,17 +75,25 @@ def as_markdown(path: Path) -> str:
 def _parts(cell: Any) -> list[str]:
   if cell.cell_type == "markdown":
     return [cell.source]
-  return [_fenced(cell.source, "python"), *map(_shown, cell.outputs)]
+  shown = []
+  # What is printed line by line is one text.
+  for picture, outputs in itertools.groupby(cell.outputs, _picture):
+    if picture:
+      shown.append(f"![what the code above draws]({picture})")
+    else:
+      text = "".join(map(_text, outputs)).strip("\n")
+      shown += [_fenced(text, "text")] if text else []
+  return [_fenced(cell.source, "python"), *shown]
 
 
-def _shown(output: Any) -> str:
-  """An output of a cell: a picture if there is one, else text."""
-  data = output.get("data", {})
-  if "image/png" in data:
-    png = data["image/png"].replace("\n", "")
-    return f"![what the code above draws](data:image/png;base64,{png})"
-  text = output.get("text", data.get("text/plain", ""))
-  return _fenced(text.rstrip(), "text") if text.strip() else ""
+def _picture(output: Any) -> str:
+  """The picture that an output is, as an address; empty if it is none."""
+  png = output.get("data", {}).get("image/png", "").replace("\n", "")
+  return png and f"data:image/png;base64,{png}"
+
+
+def _text(output: Any) -> str:
+  return output.get("text", output.get("data", {}).get("text/plain", ""))
 
 
 def _fenced(text: str, language: str) -> str:

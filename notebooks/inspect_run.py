@@ -127,6 +127,7 @@ for readout in ("head", "nme"):
     "o-",
     label=readout,
   )
+plt.xticks(seen)
 plt.xlabel("classes seen")
 plt.ylabel("accuracy, %")
 plt.legend()

@@ -146,7 +146,7 @@ after = result.exemplars
 figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 axes[0].plot(result.history.loss)
 axes[0].set(xlabel="epoch", ylabel="loss on real images", yscale="log")
-axes[1].plot(255 * result.history.displacement, color="tab:orange")
+axes[1].plot(result.history.displacement, color="tab:orange")
 axes[1].set(xlabel="epoch", ylabel="mean move of a pixel, grey levels")
 plt.show()
 

@@ -77,20 +77,20 @@ def test_a_broken_link_is_an_error(tmp_path):
 
 
 def test_notebooks_become_text_code_and_what_came_out(tmp_path):
-  stream = nbformat.v4.new_output("stream", text="2\n")
+  lines = [nbformat.v4.new_output("stream", text=f"{i}\n") for i in (2, 3)]
   picture = nbformat.v4.new_output(
     "display_data", data={"image/png": "iVBO\n", "text/plain": "<Figure>"}
   )
   cells = [
     nbformat.v4.new_markdown_cell("# Sum"),
-    nbformat.v4.new_code_cell("print(1 + 1)", outputs=[stream, picture]),
+    nbformat.v4.new_code_cell("print(1 + 1)", outputs=[*lines, picture]),
   ]
   path = tmp_path / "sum.ipynb"
   nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
   assert load("site").as_markdown(path).split("\n\n") == [
     "# Sum",
     "```python\nprint(1 + 1)\n```",
-    "```text\n2\n```",
+    "```text\n2\n3\n```",
     "![what the code above draws](data:image/png;base64,iVBO)",
   ]
 
