@@ -86,11 +86,9 @@ def check_flags(module: str, others: str) -> None:
   own = {
     flag.name for flag in FLAGS.get_key_flags_for_module(sys.modules[module])
   }
-  shared = set(FLAGS) - own
-  for name in sorted(shared):
-    if FLAGS[name].present and FLAGS.find_module_defining_flag(name).startswith(
-      "experiments"
-    ):
+  for name in sorted(set(FLAGS) - own):
+    home = str(FLAGS.find_module_defining_flag(name))
+    if FLAGS[name].present and home.startswith("experiments"):
       raise UserError(
         name, f"`{name}` has no effect here", f"leave it out: {others}"
       )

@@ -12,6 +12,7 @@ from support.saved_learner import QUICK, images, pictures
 
 from mnemonics_jax import Learner, UserError, methods, phase, registry
 from mnemonics_jax.learner import inputs
+from mnemonics_jax.learner.known import grown
 from mnemonics_jax.nn.augment import NoAugmentation
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.progress import StepReport, ignore
@@ -50,8 +51,8 @@ def many(**options):
 
 @pytest.fixture(scope="module")
 def learned():
-  """Nine classes in four phases; the head grows twice."""
-  return many()
+  """Nine classes in four phases; before the last one the head grows."""
+  return many(room=8)
 
 
 def same(one, other):
@@ -132,6 +133,7 @@ def test_learning_leaves_what_was_known_before_as_it_was():
 
 
 def test_growing_equals_having_had_the_room(learned):
+  """To the bit, for a sum over 8 classes is one over 16 in the same order."""
   _, known = learned
   _, other = many(room=16)
   head, longer = (k.state.variables["params"]["head"] for k in (known, other))
@@ -140,6 +142,25 @@ def test_growing_equals_having_had_the_room(learned):
   assert same(known.state.memory, other.state.memory)
   smaller = make(room=4)
   assert learn(smaller, None, "cat dog").state.memory.counts.shape == (4,)
+
+
+def test_a_grown_head_has_the_rows_that_a_longer_one_begins_with():
+  fields = dict(phases=(2,), labels=np.array([0, 1]), state=None)
+  network = saved_learner.network()
+  short, long = (
+    phase.begin_run(0, make(method="bic", room=room)._config(network, **fields))
+    for room in (4, 32)
+  )
+  for state in (short, long):
+    assert state.memory.counts.tolist() == [0] * len(state.memory.counts)
+  larger = grown(short, long)
+  assert same(larger.variables, long.variables)
+  assert same(larger.memory, long.memory)
+  head = short.variables["params"]["head"] | {"bias": np.arange(4.0)}
+  params = short.variables["params"] | {"head": head}
+  changed = short._replace(variables=short.variables | {"params": params})
+  bias = grown(changed, long).variables["params"]["head"]["bias"]
+  assert bias.tolist() == [0, 1, 2, 3] + [0] * 28
 
 
 def test_images_may_come_in_any_order():

@@ -84,6 +84,8 @@ def room_for(needed: int, room: int) -> int:
 def grown(state: PhaseState, begin: PhaseState) -> PhaseState:
   """The state with the room of another one, as if it had had it all along.
 
+  Sums over classes may be rounded differently from there on.
+
   Args:
     state: what is known.
     begin: of the same seed, before anything was known; a longer head begins with

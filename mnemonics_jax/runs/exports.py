@@ -17,7 +17,6 @@ import shutil
 from typing import Any
 
 from flax import traverse_util
-import jax
 import numpy as np
 from PIL import Image
 
@@ -123,14 +122,10 @@ def _write_weights(path, tree):
   from safetensors.numpy import save
 
   parts = {"variables": tree["variables"], "key": tree["key"]}
-  flat = traverse_util.flatten_dict(parts, sep="/")
-  arrays = {
-    name: np.ascontiguousarray(jax.device_get(value))
-    for name, value in flat.items()
-  }
-  # A shape () becomes (1,) by `ascontiguousarray`.
-  arrays = {n: a.reshape(np.shape(flat[n])) for n, a in arrays.items()}
-  content = save(arrays)
+  flat: dict[str, Any] = dict(traverse_util.flatten_dict(parts, sep="/"))
+  content = save(
+    {name: np.array(value, order="C") for name, value in flat.items()}
+  )
   path.write_bytes(content)
   return hashlib.sha256(content).hexdigest()
 

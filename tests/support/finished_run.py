@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 import shutil
 import tempfile
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -15,7 +16,9 @@ from mnemonics_jax import methods, runs
 from mnemonics_jax.data import ClassStream, Dataset
 
 ALL = tiny.dataset(classes=6)
-OPTIONS = dict(finetune="head", base=tiny.SCHEDULE, train=tiny.SCHEDULE)
+OPTIONS: dict[str, Any] = dict(
+  finetune="head", base=tiny.SCHEDULE, train=tiny.SCHEDULE
+)
 METHOD = methods.LUCIR()
 
 

@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 import shutil
 import tempfile
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from mnemonics_jax import Learner, bilevel, networks, phase
 from mnemonics_jax.progress import ignore
 
 ONCE = phase.Schedule(1, 0.05, (), batch_size=8)
-QUICK = dict(
+QUICK: dict[str, Any] = dict(
   base=ONCE,
   train=ONCE,
   balance=ONCE,
@@ -23,7 +24,11 @@ QUICK = dict(
 
 def network(**options):
   """The smallest one of this package."""
-  shape = {"image_shape": (8, 8, 3), "mean": (0.5,) * 3, "std": (0.25,) * 3}
+  shape: dict[str, Any] = {
+    "image_shape": (8, 8, 3),
+    "mean": (0.5,) * 3,
+    "std": (0.25,) * 3,
+  }
   return networks.resnet8(width=4, **(shape | options))
 
 

@@ -48,7 +48,9 @@ def library(directory: Path) -> tuple[Path, float]:
   """
   compiler = find_compiler()
   native, macros = _probe(compiler)
-  parts = (SOURCE.read_bytes(), macros, FLAGS, native, jaxlib.__version__)
+  sources = [SOURCE, *sorted(SOURCE.parent.glob("*.h"))]
+  texts = [source.read_bytes() for source in sources]
+  parts = (texts, macros, FLAGS, native, jaxlib.__version__)
   key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
   began = time.monotonic()
   try:

@@ -1,18 +1,20 @@
 // conv.cc without JAX: random geometries against loops in double precision, and
 // bits that must not depend on the number of threads. Prints the worst error.
 
-#include "conv.cc"
-
 #include <cmath>
 #include <cstdio>
 #include <random>
 #include <thread>
 
+#include "conv.cc"
+
 struct Pool {
   int64_t count;
   std::vector<std::thread> threads;
   int64_t num_threads() const { return count; }
-  void Schedule(std::function<void()> work) { threads.emplace_back(std::move(work)); }
+  void Schedule(std::function<void()> work) {
+    threads.emplace_back(std::move(work));
+  }
   void join() {
     for (auto& thread : threads) thread.join();
     threads.clear();
@@ -30,22 +32,30 @@ using Doubles = std::vector<double>;
 
 struct Maps {
   Floats y, dx, dw;
-  bool operator==(const Maps& o) const { return y == o.y && dx == o.dx && dw == o.dw; }
+  bool operator==(const Maps& o) const {
+    return y == o.y && dx == o.dx && dw == o.dw;
+  }
 };
 
-Maps run(const Case& c, const Floats& x, const Floats& w, const Floats& g, int64_t threads) {
+Maps run(const Case& c, const Floats& x, const Floats& w, const Floats& g,
+         int64_t threads) {
   Pool pool{threads, {}};
-  Maps maps{Floats(g.size(), NAN), Floats(x.size(), NAN), Floats(w.size(), NAN)};
+  Maps maps{Floats(g.size(), NAN), Floats(x.size(), NAN),
+            Floats(w.size(), NAN)};
   const auto across = [&](auto make) {
-    return std::make_pair(make(c.h, c.oh(), c.k, c.s, c.p), make(c.w, c.ow(), c.k, c.s, c.p));
+    return std::make_pair(make(c.h, c.oh(), c.k, c.s, c.p),
+                          make(c.w, c.ow(), c.k, c.s, c.p));
   };
   const auto [fh, fw] = across(forward_axis);
   const auto [bh, bw] = across(backward_axis);
-  correlate(pool, false, c.n, fh, fw, c.ci, c.co, c.k, x.data(), w.data(), maps.y.data());
+  correlate(pool, false, c.n, fh, fw, c.ci, c.co, c.k, x.data(), w.data(),
+            maps.y.data());
   pool.join();
-  correlate(pool, true, c.n, bh, bw, c.co, c.ci, c.k, g.data(), w.data(), maps.dx.data());
+  correlate(pool, true, c.n, bh, bw, c.co, c.ci, c.k, g.data(), w.data(),
+            maps.dx.data());
   pool.join();
-  kernel_gradient(pool, c.n, fh, fw, c.ci, c.co, c.k, x.data(), g.data(), maps.dw.data());
+  kernel_gradient(pool, c.n, fh, fw, c.ci, c.co, c.k, x.data(), g.data(),
+                  maps.dw.data());
   pool.join();
   return maps;
 }
@@ -62,7 +72,8 @@ double error(const Floats& actual, const Doubles& expected) {
 
 double check(const Case& c, std::mt19937& random) {
   std::normal_distribution<float> normal;
-  Floats x(c.n * c.h * c.w * c.ci), w(c.k * c.k * c.ci * c.co), g(c.n * c.oh() * c.ow() * c.co);
+  Floats x(c.n * c.h * c.w * c.ci), w(c.k * c.k * c.ci * c.co),
+      g(c.n * c.oh() * c.ow() * c.co);
   for (Floats* array : {&x, &w, &g})
     for (float& value : *array) value = normal(random);
   Doubles y(g.size()), dx(x.size()), dw(w.size());
@@ -95,20 +106,24 @@ int main() {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
   std::vector<Case> cases = {
-      {9, 32, 32, 16, 16, 3, 1, 1}, {3, 32, 32, 3, 16, 3, 1, 1}, {3, 32, 32, 16, 32, 3, 2, 1},
-      {3, 16, 16, 32, 64, 1, 2, 0}, {2, 8, 8, 64, 64, 3, 1, 1},  {1, 28, 30, 3, 64, 7, 2, 3},
+      {9, 32, 32, 16, 16, 3, 1, 1}, {3, 32, 32, 3, 16, 3, 1, 1},
+      {3, 32, 32, 16, 32, 3, 2, 1}, {3, 16, 16, 32, 64, 1, 2, 0},
+      {2, 8, 8, 64, 64, 3, 1, 1},   {1, 28, 30, 3, 64, 7, 2, 3},
       {2, 7, 7, 128, 128, 3, 1, 1}, {2, 14, 14, 40, 72, 3, 1, 1}};
   while (cases.size() < 120) {
     const Case c{pick(1, 11), pick(1, 14), pick(1, 19), pick(1, 36),
                  pick(1, 50), pick(1, 7),  pick(1, 4),  pick(0, 4)};
     if (c.h + 2 * c.p >= c.k && c.w + 2 * c.p >= c.k) cases.push_back(c);
   }
+  while (cases.size() < 160)  // those that Winograd's scheme suits
+    cases.push_back({pick(1, 9), pick(5, 18), pick(5, 18), 16 * pick(1, 3),
+                     16 * pick(1, 4), 3, 1, pick(0, 3)});
   double worst = 0;
   for (const Case& c : cases) {
     const double found = check(c, random);
     if (!(found < 1e-5))
-      std::printf("%g at n %ld h %ld w %ld ci %ld co %ld k %ld s %ld p %ld\n", found, c.n, c.h,
-                  c.w, c.ci, c.co, c.k, c.s, c.p);
+      std::printf("%g at n %ld h %ld w %ld ci %ld co %ld k %ld s %ld p %ld\n",
+                  found, c.n, c.h, c.w, c.ci, c.co, c.k, c.s, c.p);
     if (!(found <= worst)) worst = found;
   }
   std::printf("%zu geometries, V = %d, worst %g\n", cases.size(), V, worst);

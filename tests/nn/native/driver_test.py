@@ -67,7 +67,7 @@ def test_vectors_of_every_width(tmp_path, flags, features, width):
 def test_sanitizers(tmp_path, sanitizer):
   # Single rounding depends on the flags, the order of sums does not.
   flags = ("-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
-  assert "120 geometries" in run(compiled(tmp_path, *flags))
+  assert "160 geometries" in run(compiled(tmp_path, *flags))
 
 
 @pytest.mark.slow

@@ -43,10 +43,13 @@ def geometries(count):
     (2, 8, 8, 64, 64, 3, 1, 1),
     (1, 24, 30, 3, 64, 7, 2, 3),
     (1, 7, 7, 96, 160, 3, 1, 1),
+    (5, 7, 9, 32, 48, 3, 1, 1),
+    (3, 10, 9, 48, 16, 3, 1, 0),
+    (2, 33, 6, 16, 32, 3, 1, 3),
   ]
   rng = np.random.default_rng(0)
   low, high = (1, 1, 1, 1, 1, 1, 1, 0), (9, 14, 20, 40, 40, 8, 5, 5)
-  for _ in range(count - 7):
+  for _ in range(count - 10):
     n, h, w, c, o, k, s, p = map(int, rng.integers(low, high))
     k = min(k, h + 2 * p, w + 2 * p)
     yield n, h, w, c, o, k, s, p
