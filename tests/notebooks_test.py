@@ -8,8 +8,6 @@ import nbclient
 import nbformat
 import pytest
 
-import mnemonics_jax
-
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
@@ -64,8 +62,6 @@ def test_jax_is_imported_after_it_was_installed(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_a_notebook_runs(path, tmp_path, monkeypatch):
   """With a smoke setting, where there is nothing but the project."""
-  if path.stem == "inspect_run" and not hasattr(mnemonics_jax, "Learner"):
-    pytest.skip("needs the Learner")
   monkeypatch.setenv("MNEMONICS_SMOKE", "1")
   monkeypatch.setenv("PYTHONPATH", str(ROOT))
   monkeypatch.setenv("HOME", str(tmp_path))
