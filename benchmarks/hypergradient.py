@@ -139,7 +139,7 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
   """Time and peak memory of one meta step, with the best PyTorch as unit."""
   native, xla = ({"MNEMONICS_CPU_CONV": form} for form in ("native", "xla"))
   common = dict(path=path, inner_steps=steps)
-  makers = {
+  makers: dict[str, Any] = {
     f'ours, remat="{remat}"': lambda remat=remat: _ours(
       "meta_step", problem=problem, remat=remat, environment=native, **common
     )
@@ -164,7 +164,7 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
       )
       for remat in ("none", "step")
     }
-  makers = {
+  makers: dict[str, Any] = {
     name: lambda name=name: _theirs(name, **common) for name in rivals
   } | makers
   rows, samples, results, facts = [], {}, {}, {}
