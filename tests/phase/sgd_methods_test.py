@@ -1,6 +1,5 @@
 """What a method brings to a step of SGD: its teacher's layers, its noise."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
