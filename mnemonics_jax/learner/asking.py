@@ -10,7 +10,7 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner.known import Known, Scores
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.model import Model
-from mnemonics_jax.phase import evaluate
+from mnemonics_jax.phase.evaluate import confusion, extract, nme_cosines
 
 # Of the cosines to class means, which have no scale of their own.
 _SHARPNESS = 10
@@ -45,14 +45,14 @@ def check_head(method: Method, known: Known) -> None:
     )
 
 
-def extract(
+def read(
   method: Method, known: Known, images: UInt8[np.ndarray, "n h w c"]
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n seen"]]:
   """Features and logits of images."""
   check_head(method, known)
   model = Model(known.network, method.head, len(known.state.memory.counts))
   variables = known.state.variables
-  features, logits = evaluate.extract(model, method, variables, images)
+  features, logits = extract(model, method, variables, images)
   return features, logits[:, : len(known.names)]
 
 
@@ -64,12 +64,12 @@ def scores(
 ) -> Float[np.ndarray, "n seen"]:
   """Of each class for each image: logits, or cosines to the class means."""
   check_readout(readout)
-  features, logits = extract(method, known, images)
+  features, logits = read(method, known, images)
   if readout == "head":
     return logits
   exemplars, labels = memory_lib.flat(known.state.memory)
-  found, _ = extract(method, known, exemplars)
-  return evaluate.nme_cosines(features, found, labels, len(known.names))
+  found, _ = read(method, known, exemplars)
+  return nme_cosines(features, found, labels, len(known.names))
 
 
 def probabilities(
@@ -91,11 +91,11 @@ def grade(
   known: Known, labels: Int[np.ndarray, " n"], guesses: Int[np.ndarray, " n"]
 ) -> Scores:
   """How well guesses fit the labels."""
-  confusion = evaluate.confusion(labels, guesses, len(known.names))
-  counts = confusion.sum(1)
+  table = confusion(labels, guesses, len(known.names))
+  counts = table.sum(1)
   by_class = {
-    name: float(confusion[i, i] / counts[i])
+    name: float(table[i, i] / counts[i])
     for i, name in enumerate(known.names)
     if counts[i]
   }
-  return Scores(float((labels == guesses).mean()), by_class, confusion)
+  return Scores(float((labels == guesses).mean()), by_class, table)

@@ -267,7 +267,7 @@ class Learner:
     The arguments are those of `predict`.
     """
     images = inputs.as_images(images, known.network.image_shape)
-    return asking.extract(self._method, known, images)[0]
+    return asking.read(self._method, known, images)[0]
 
   def evaluate(
     self,

@@ -93,8 +93,8 @@ def _untested(stream):
   yield (
     f"there are no test images of {len(stream.untested)} learned classes"
     f" ({names}{more}). Accuracies of the new phases are over the other"
-    " classes, and forgetting is unknown if none of phase 0 is among them; put"
-    " images of learned classes beside the new ones to test on them."
+    " classes, and forgetting is unknown; put images of learned classes beside"
+    " the new ones to test on them."
   )
 
 

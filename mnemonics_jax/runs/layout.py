@@ -77,7 +77,7 @@ SEED_RESULT = {
     NUMBER
   ),  # By read-out: mean accuracy of the phases that tested all classes.
   # By read-out: what accuracy on the base classes lost from phase 0 to the end.
-  # Null if that was not tested.
+  # Null if one of them did not test all classes.
   "forgetting": Each(OrNull(NUMBER)),
 }
 

@@ -66,10 +66,10 @@ def run_record(
   full = [p for p in phases if "classes_tested" not in p] or phases
 
   def forgetting(name):
-    base = [p["by_group"][name][0] for p in phases]
-    if base[0] is None or base[-1] is None:
-      return None
-    return protocol.forgetting([base[0], base[-1]])
+    ends = phases[0], phases[-1]
+    if any("classes_tested" in phase for phase in ends):
+      return None  # Other classes then than now.
+    return protocol.forgetting([phase["by_group"][name][0] for phase in ends])
 
   return {
     "seed": seed,

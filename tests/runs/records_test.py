@@ -98,11 +98,43 @@ def test_one_seed_has_no_interval():
 
 def test_records_have_the_fields_of_the_files():
   phase = records.phase_record(NEXT, SPLIT)
-  assert phase.keys() == layout.PHASE.keys()
+  assert phase.keys() == layout.PHASE.keys() - {"classes_tested"}
   assert not mismatch(phase, layout.PHASE)
   assert _run().keys() == layout.SEED_RESULT.keys()
   assert not mismatch(_run(), layout.SEED_RESULT)
   summary = records.summary([_run()])
+  assert not mismatch(summary, layout.RESULTS["summary"])
+
+
+# Of the classes of phase 0, the second has no test images; or neither has.
+_COUNTS = [[2, 0, 2], [0, 0, 0], [0, 0, 2]]
+PARTLY = result(1, _COUNTS, _COUNTS)
+NEW_ONLY = result(
+  1, [[0, 0, 0], [0, 0, 0], [1, 0, 3]], [[0, 0, 0], [0, 0, 0], [0, 0, 4]]
+)
+
+
+def test_what_was_not_tested_is_null():
+  phase = records.phase_record(NEW_ONLY, SPLIT)
+  assert phase["classes_seen"] == 3 and phase["classes_tested"] == 1
+  assert phase["accuracy"] == {"head": 3 / 4, "nme": 1.0}
+  assert phase["by_group"] == {"head": [None, 3 / 4], "nme": [None, 1.0]}
+  moment = {"all": 3 / 4, "old": None, "new": 3 / 4}
+  assert phase["moments"]["final"]["head"] == moment
+  assert not mismatch(phase, layout.PHASE)
+
+
+def test_phases_that_tested_other_classes_are_not_compared():
+  base, later = (records.phase_record(r, SPLIT) for r in (BASE, PARTLY))
+  assert later["classes_tested"] == 2
+  assert later["by_group"]["head"] == [2 / 4, 1.0]
+  run = records.run_record(0, [base, later])
+  assert run["average"] == {"head": 7 / 8, "nme": 1.0}
+  assert run["forgetting"] == {"head": None, "nme": None}
+  assert not mismatch(run, layout.SEED_RESULT)
+  summary = records.summary([run, run])
+  assert summary["head"]["forgetting"] == {"mean": None, "ci95": None}
+  assert summary["head"]["per_phase"][1]["mean"] == 4 / 6
   assert not mismatch(summary, layout.RESULTS["summary"])
 
 
