@@ -298,7 +298,7 @@ _LIBRARY = {
       ("fold_in(order_key, epoch_start)", "fold_in(order_key, 0)"),
       ("lr, max(total // 5, 1), 0.5, staircase=True", "lr, max(total, 1), 0.5, staircase=True"),
       ("jnp.where(images_mask, projected, state.images)", "projected"),
-      ("state.step % steps),", "0),"),
+      ("state.step % steps),", "0),", ("bilevel/batches_test.py",)),
       ("displacement=255 *", "displacement=1 *"),
     ],
   ),
