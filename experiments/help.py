@@ -64,6 +64,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "keep",
     "base_models",
     "tensorboard",
+    "report_every_phase",
   ),
   "Machines": ("devices", "coordinator", "process_id", "num_processes"),
 }

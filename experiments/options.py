@@ -231,6 +231,12 @@ flags.DEFINE_string(
   " they have in common only once; the numbers do not change.",
 )
 flags.DEFINE_bool("tensorboard", True, "Also write TensorBoard events.")
+flags.DEFINE_bool(
+  "report_every_phase",
+  False,
+  "Rewrite report.html whenever a phase has ended; `experiments.report` does it for"
+  " a run that has not ended, too.",
+)
 
 
 def given_settings() -> dict[str, Any]:

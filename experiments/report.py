@@ -4,7 +4,7 @@
   python -m experiments.report WORKDIR WORKDIR...   writes comparison.html into
                                                     the first WORKDIR
 
-Takes a few seconds per run. Only finished runs can be reported on.
+Takes a few seconds per run. A run that has not ended is shown as far as it came.
 """
 
 from collections.abc import Sequence

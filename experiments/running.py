@@ -12,7 +12,7 @@ from experiments.settings import Settings, build
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.progress import Event, Note, Report
+from mnemonics_jax.progress import Event, Note, PhaseEnds, Report
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs import Policy
@@ -79,7 +79,13 @@ def run(
   opening = plan.describe(settings, config, stream, workdir)
   departures = tuple(paper.departures(settings))
   schedule = "reduced" if departures else "paper"
-  with followed(opening) as hear:
+  with followed(opening) as console:
+
+    def hear(event: Event) -> None:
+      console(event)
+      if isinstance(event, PhaseEnds) and FLAGS.report_every_phase:
+        _write_page(workdir)
+
     return runs.run(
       config,
       stream,
@@ -91,6 +97,15 @@ def run(
       patience=PATIENCE,
       **options,
     )
+
+
+def _write_page(workdir: Path) -> None:
+  """The page of a run that goes on."""
+  from mnemonics_jax import report
+  from mnemonics_jax.parallel import processes
+
+  if processes.is_first():
+    report.build([workdir])
 
 
 @contextlib.contextmanager

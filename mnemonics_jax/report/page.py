@@ -72,7 +72,7 @@ def build(
       "There is nothing to report on",
       "name the work directory of at least one finished run",
     )
-  runs = [load_run(path) for path in workdirs]
+  runs = [load_run(path, unfinished=True) for path in workdirs]
   for run in runs:
     figures.write_figures(run)
   if len(runs) == 1:
@@ -180,10 +180,19 @@ def _opening(run: Run, *, titled: bool) -> str:
   )
   return (
     (f'<p class="kind">Run report</p><h1>{title}</h1>' if titled else "")
+    + (f'<p class="warning">{_left(run)}</p>' if run.phases_left else "")
     + f'<p class="lead">{markup.text(summary.describe(results))}</p>'
     + (f'<p class="warning">{markup.code(alarm)}</p>' if alarm else "")
     + f'<dl class="numbers">{cards}</dl>'
     + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
+  )
+
+
+def _left(run: Run) -> str:
+  done = len(run.results["classes_per_phase"])
+  return (
+    f"This run has not ended: {done} of {done + run.phases_left} phases are"
+    " shown here."
   )
 
 

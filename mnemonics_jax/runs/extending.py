@@ -5,7 +5,7 @@ Checkpoints get the room that the new classes need, as if they had had it all
 along. Then it is a run like any other, which an interruption does not harm.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
 from pathlib import Path
@@ -70,16 +70,21 @@ def extend(
     "extended_by": list(stream.class_names[len(run.results["class_names"]) :]),
     "extended_in_phases": phases,
   }
+  title, preset = run.results["title"], run.results["preset"]
+  labels = runner.Labels(f"{title} · extended", preset)
   if not layout.config_path(workdir).exists():
-    _copy(run, old, config, stream, workdir, settings)
-  title = run.results["title"]
+    described = runner.description(config, stream, labels)
+    _copy(
+      run, old, config, workdir,
+      lambda draft: claim.write(draft, settings, stream.checksum, described),
+    )  # fmt: skip
   return runner.run(
     config,
     stream,
     workdir,
     seeds=run.results["seeds"],
     settings=settings,
-    labels=runner.Labels(f"{title} · extended", run.results["preset"]),
+    labels=labels,
     **options,
   )
 
@@ -102,9 +107,8 @@ def _copy(
   run: Run,
   old: Config,
   config: Config,
-  stream: Extension,
   workdir: Path,
-  settings: dict[str, Any],
+  write_config: Callable[[Path], None],
 ) -> None:
   """Makes the copy; it is complete before it gets its name."""
   claim.check_free(workdir)
@@ -114,8 +118,7 @@ def _copy(
     for seed in run.results["seeds"]:
       _copy_seed(run.path, draft, old, config, seed)
     shutil.copyfile(layout.metrics_path(run.path), layout.metrics_path(draft))
-    described = runner.description(config, stream)
-    claim.write(draft, settings, stream.checksum, described)
+    write_config(draft)
     if workdir.exists():  # It has been found empty.
       shutil.rmtree(workdir)
     os.replace(draft, workdir)

@@ -1,4 +1,4 @@
-"""A finished run as it lies on disk."""
+"""A run as it lies on disk, finished or as far as it has come."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mnemonics_jax.runs import layout
+from mnemonics_jax.runs import layout, records
 from mnemonics_jax.runs.layout import AnyPath, WorkdirError
 from mnemonics_jax.runs.metrics_log import read_metrics
 from mnemonics_jax.runs.phase_arrays import read_phase_arrays
@@ -26,12 +26,18 @@ class Run:
   Attributes:
     path: the work directory.
     config: config.json, empty when there is none.
-    results: results.json.
+    results: results.json; of an unfinished run what it would be so far.
   """
 
   path: Path
   config: dict[str, Any]
   results: dict[str, Any]
+
+  @property
+  def phases_left(self) -> int:
+    """How many phases there will be beyond those in `results`."""
+    planned = self.config.get("results", {}).get("classes_per_phase", [])
+    return max(len(planned) - len(self.results["classes_per_phase"]), 0)
 
   @functools.cached_property
   def metrics(self) -> list[dict[str, Any]]:
@@ -54,8 +60,8 @@ class Run:
     return read_phase_arrays(self.path, seed, phase, prefix)
 
 
-def load_run(workdir: AnyPath) -> Run:
-  """Reads and checks the work directory of a finished run.
+def load_run(workdir: AnyPath, *, unfinished: bool = False) -> Run:
+  """Reads and checks the work directory of a run.
 
   >>> results = load_run("finished_run").results
   >>> results["title"], results["classes_per_phase"]
@@ -63,6 +69,10 @@ def load_run(workdir: AnyPath) -> Run:
   >>> load_run("no_run")
   Traceback (most recent call last):
   mnemonics_jax.runs.layout.WorkdirError: There is no directory no_run; name the work directory of a finished run.
+
+  Args:
+    workdir: where it is.
+    unfinished: whether a run that has not ended will do, as far as it has come.
 
   Raises:
     WorkdirError: when there is nothing to report on, saying why.
@@ -76,6 +86,8 @@ def load_run(workdir: AnyPath) -> Run:
     )
   name = layout.results_path(path).name
   if not layout.results_path(path).exists():
+    if unfinished and (found := _unfinished(path)):
+      return found
     log = layout.metrics_path(path)
     if log.exists():
       raise WorkdirError(
@@ -91,3 +103,12 @@ def load_run(workdir: AnyPath) -> Run:
   # First the configuration, which knows if the rest can be understood.
   config = layout.read_config(path)
   return Run(path, config, layout.read_results(path))
+
+
+def _unfinished(path):
+  """What there is of a run, None before the end of its first phase."""
+  config = layout.read_config(path)
+  if "results" not in config:
+    return None
+  results = records.unfinished(config["results"], read_metrics(path))
+  return None if results is None else Run(path, config, results)

@@ -47,6 +47,7 @@ CONFIG = {
   "settings": Maybe({}),  # All that decides the numbers.
   "config": Maybe(OrNull({})),  # phase.Config, by class and field.
   "class_names": Maybe([str]),  # In the order in which they are learned.
+  "results": Maybe({}),  # What results.json will say before its numbers.
   "data": Maybe(int),  # CRC-32 of the images and labels.
   "numerics": Maybe(int),  # Version of the numbers; see `version.NUMERICS`.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.

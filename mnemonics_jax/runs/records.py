@@ -102,3 +102,47 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
     for name in runs[0]["average"]
   }
+
+
+def results(
+  header: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+  """The object of results.json.
+
+  Args:
+    header: what was known before anything was measured.
+    runs: the records of the seeds.
+  """
+  return {
+    **header,
+    "seeds": [run["seed"] for run in runs],
+    "runs": list(runs),
+    "summary": summary(runs),
+  }
+
+
+def unfinished(
+  header: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+  """What results.json would be, had the run been meant to end here.
+
+  It covers the phases that all seeds have ended that have ended any.
+
+  Args:
+    header: what was known before anything was measured.
+    lines: of metrics.jsonl.
+  """
+  phases: dict[int, list[Mapping[str, Any]]] = {}
+  for line in lines:
+    if line.get("kind") == "phase" and {"accuracy", "by_group"} <= line.keys():
+      phases.setdefault(line["seed"], []).append(line)
+  if not phases:
+    return None
+  count = min(map(len, phases.values()))
+  split = list(header["classes_per_phase"][:count])
+  known = dict(header) | {
+    "classes_per_phase": split,
+    "class_names": list(header["class_names"][: sum(split)]),
+  }
+  runs = [run_record(seed, found[:count]) for seed, found in phases.items()]
+  return results(known, runs)

@@ -105,16 +105,12 @@ def run(
   workdir = processes.private_directory(Path(workdir))
   if base_models is not None:
     base_models = processes.private_directory(Path(base_models))
-  title = stream.name, config.method.name, config.exemplars, str(config.memory)
-  labels = labels or Labels(" · ".join(title))
   if settings is None:
     settings = _settings(config, stream, seeds)
   _check(config, stream, seeds)
-  stop = Stop(advice)
+  stop, described = Stop(advice), description(config, stream, labels)
   with (
-    claimed(
-      workdir, settings, stream.checksum, **description(config, stream)
-    ) as moved,
+    claimed(workdir, settings, stream.checksum, **described) as moved,
     stop.listening(f"What is saved in {workdir} is safe.", patience),
     MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
@@ -126,7 +122,8 @@ def run(
       saver = Saver(seed, workdir, saving, log, stop, report)
       record = run_seed(config, stream, saver, report, base_models)
       layout.write_seed_result(workdir, seed, record)
-    results = _results(workdir, config, stream, seeds, labels)
+    done = [layout.read_seed_result(workdir, seed) for seed in seeds]
+    results = records.results(header(config, stream, labels), done)
     layout.write_results(workdir, results)
     return results
 
@@ -164,13 +161,22 @@ def _settings(config, stream, seeds):
   return {**fields, "class_names": names, "seeds": list(seeds)}
 
 
-def description(config: Config, stream: ClassStream) -> dict[str, Any]:
-  """What `Learner.load` needs to know of a run."""
+def description(
+  config: Config, stream: ClassStream, labels: Labels | None = None
+) -> dict[str, Any]:
+  """What `config.json` says of a run beside its settings.
+
+  It is what `Learner.load` needs to know, and reports of unfinished runs.
+  """
   try:
     described = identity(config)
   except TypeError:
     described = None
-  return {"config": described, "class_names": list(stream.class_names)}
+  return {
+    "config": described,
+    "class_names": list(stream.class_names),
+    "results": header(config, stream, labels),
+  }
 
 
 def _check(config, stream, seeds):
@@ -203,9 +209,12 @@ def _check(config, stream, seeds):
     )
 
 
-def _results(workdir, config, stream, seeds, labels):
-  """The object of results.json, from what the seeds have written."""
-  runs = [layout.read_seed_result(workdir, seed) for seed in seeds]
+def header(
+  config: Config, stream: ClassStream, labels: Labels | None = None
+) -> dict[str, Any]:
+  """The part of results.json that is known before anything was measured."""
+  title = stream.name, config.method.name, config.exemplars, str(config.memory)
+  labels = labels or Labels(" · ".join(title))
   return {
     "title": labels.title,
     "dataset": stream.name,
@@ -218,7 +227,4 @@ def _results(workdir, config, stream, seeds, labels):
     "departures": list(labels.departures),
     "classes_per_phase": list(stream.classes_per_phase),
     "class_names": list(stream.class_names),
-    "seeds": list(seeds),
-    "runs": runs,
-    "summary": records.summary(runs),
   }

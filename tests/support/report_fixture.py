@@ -134,7 +134,7 @@ def write(
       if seen == n_classes:  # Reports only look at the end of the run.
         arrays(path, seed, groups, slots, size, learned)
       stages = ("train", "finetune") if finetune else ("train",)
-      lines += _metrics(seed, phase, seen, accuracy, stages, epochs)
+      lines += _metrics(seed, phases[-1], stages, epochs)
     average = {
       name: float(np.mean([p["accuracy"][name] for p in phases]))
       for name in ("head", "nme")
@@ -198,7 +198,8 @@ def _phase(phase, seen, accuracy, memory, finetune):
   }
 
 
-def _metrics(seed, phase, seen, accuracy, stages, epochs):
+def _metrics(seed, record, stages, epochs):
+  phase = record["phase"]
   place = {"seed": seed, "phase": phase}
   lines = [
     {
@@ -216,9 +217,8 @@ def _metrics(seed, phase, seen, accuracy, stages, epochs):
   ]
   end = {
     "kind": "phase",
-    **place,
-    "classes_seen": seen,
-    "accuracy": accuracy,
+    "seed": seed,
+    **record,
     "seconds": {"train": 2.0, "evaluate": 0.5},
   }
   return [*lines, end]
