@@ -61,7 +61,7 @@ _LIBRARY = {
   "memory/selection.py": (
     ("memory/selection_test.py",),
     [
-      ("features / np.maximum(norms, 1e-12)", "features"),
+      ("np.asarray(normalize(features), np.float64)", "np.asarray(features, np.float64)"),
       ("weight += mean - x[pick]", "weight += mean + x[pick]"),
       ("free[pick] = False", "free[pick] = True"),
       ("picks.append(rows[chosen])", "picks.append(chosen)"),
@@ -157,7 +157,7 @@ _LIBRARY = {
   ),
   "nn/networks.py": (
     ("nn/networks_test.py", "nn/model_test.py"),
-    [("      momentum=0.9,", "      momentum=0.99,")],
+    [("momentum=0.9,", "momentum=0.99,")],
   ),
   "data/stream.py": (
     ("data/stream_test.py",),
@@ -189,16 +189,16 @@ _LIBRARY = {
   "phase/holdout.py": (
     ("phase/holdout_test.py",),
     [
-      ("np.maximum(1, np.round", "np.maximum(0, np.round"),
-      ("(images[~held], labels[~held])", "(images, labels)"),
+      ("max(1, round(fraction * count))", "round(fraction * count)"),
+      ("held[rows[: share(", "held[rows[1 : 1 + share("),
     ],
   ),
   "phase/evaluate.py": (
     ("phase/evaluate_test.py",),
     [
       ("np.argmax(logits[:, :seen], -1)", "np.argmax(logits, -1)"),
-      ("np.add.at(sums, labels, _normalize(features))", "np.add.at(sums, labels, features)"),
-      ("_normalize(features) @ means.T", "_normalize(features) @ means[::-1].T"),
+      ("np.add.at(sums, labels, normalize(features))", "np.add.at(sums, labels, features)"),
+      ("normalize(features) @ means.T", "normalize(features) @ means[::-1].T"),
       ("labels * seen + predictions", "predictions * seen + labels"),
       (
         'before if config.finetune == "head" else None',
@@ -246,9 +246,9 @@ _LIBRARY = {
       ("    schedule=config.balance,", "    schedule=config.train,"),
       ("method.trainable_rows(classes) if phase.incremental else classes.seen", "classes.seen"),
       (
-        "pool = make_pool(*memory_lib.flat(memory), config.sizes.pool)",
-        "pool = make_pool(*(a[memory_lib.flat(memory)[1] >= phase.classes_old]"
-        " for a in memory_lib.flat(memory)), config.sizes.pool)",
+        "pool = make_pool(*_trainable(phase, memory), config.sizes.pool)",
+        "pool = make_pool(*(a[_trainable(phase, memory)[1] >= phase.classes_old]"
+        " for a in _trainable(phase, memory)), config.sizes.pool)",
       ),
       ("variables = transfer.fold(variables)", "pass"),
       ("    teacher = variables", "    teacher = None"),
@@ -296,7 +296,7 @@ _LIBRARY = {
       ("config.max_change / 255", "config.max_change / 128"),
       ("jnp.clip(proposed, low, high)", "jnp.clip(proposed, 0, 1)"),
       ("fold_in(order_key, epoch_start)", "fold_in(order_key, 0)"),
-      ("lr, max(total // 5, 1), 0.5, staircase=True", "lr, max(total, 1), 0.5, staircase=True"),
+      ("jnp.maximum(total // 5, 1)", "jnp.maximum(total, 1)"),
       ("jnp.where(images_mask, projected, state.images)", "projected"),
       ("state.step % steps),", "0),", ("bilevel/batches_test.py",)),
       ("displacement=255 *", "displacement=1 *"),
