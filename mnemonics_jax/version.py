@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-NUMERICS = 1
+NUMERICS = 2
 """Version of the numbers: the same settings, data and seed give the same results.
 
 Base models and runs are found again by it. It grows with every change after which

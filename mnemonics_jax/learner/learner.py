@@ -45,7 +45,7 @@ class Learner:
   'per_class:20'
   >>> Learner(method="lucyr")
   Traceback (most recent call last):
-  mnemonics_jax.errors.UserError: `method=lucyr` is not known; choose one of lwf, icarl, icarl_bce, bic, lucir, joint.
+  mnemonics_jax.errors.UserError: `method=lucyr` is not known; choose one of lwf, icarl, icarl_bce, e2e, bic, lucir, joint.
 
   Fields that are None take the value of the preset, or else the default of
   `phase.Config`.

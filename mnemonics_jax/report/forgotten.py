@@ -29,7 +29,7 @@ def warning(run: Run) -> str:
   if len(classes) == 1 or results["method"] == "joint":
     return ""
   first, last = (_base_accuracy(results, readout, at) for at in (0, -1))
-  if last >= _SHARE * first:
+  if first is None or last is None or last >= _SHARE * first:
     return ""
   text = (
     f"The first {classes[0]} classes are hardly recognised any more: by"
@@ -51,8 +51,9 @@ def warning(run: Run) -> str:
 
 def _base_accuracy(
   results: Mapping[str, Any], readout: str, phase: int
-) -> float:
-  """On the classes of phase 0, mean over seeds."""
-  return statistics.fmean(
+) -> float | None:
+  """On the classes of phase 0, mean over seeds; None if they were not tested."""
+  shares = [
     run["phases"][phase]["by_group"][readout][0] for run in results["runs"]
-  )
+  ]
+  return None if None in shares else statistics.fmean(shares)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.runs import files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
@@ -49,10 +49,12 @@ def claimed(
       else:
         write(workdir, settings, checksum, described)
     except OSError as error:
-      raise UserError(
+      # To start over elsewhere is not the remedy for a run that is there.
+      kind = DiskError if layout.config_path(workdir).exists() else UserError
+      raise kind(
         "workdir",
         f"`workdir={workdir}` cannot be used ({error})",
-        "choose another one",
+        "see to it that it can be written, or choose another one",
       ) from error
     yield changes
 

@@ -51,7 +51,7 @@ def test_a_read_only_disk_ends_the_run(small_disk, halfway):
   )
   remount("ro")
   try:
-    with pytest.raises(OSError, match=r"Read-only file system"):
+    with pytest.raises(DiskError, match=r"Read-only file system"):
       interrupted.run(workdir)
   finally:
     remount("rw")

@@ -18,8 +18,7 @@ def test_a_state_comes_back():
   tree = packing.pack_state(state)
   assert tree["memory"]["images"].shape == (3, 4, 4, 3)  # Not the empty slots.
   blank = Memory(np.zeros_like(images), np.zeros(3, np.int32))
-  begin = PhaseState({}, blank, jax.random.key(0), 0, 0)
-  found = packing.unpack_state(begin, tree, {"phase": 1, "classes_seen": 2})
+  found = packing.unpack_state(blank, tree, {"phase": 1, "classes_seen": 2})
   np.testing.assert_array_equal(found.memory.images, images)
   np.testing.assert_array_equal(found.memory.counts, [2, 1, 0])
   assert (found.phase, found.classes_seen) == (1, 2)
