@@ -10,6 +10,7 @@ compiled, for `torch.compile` knows no gradients of gradients. It is an optional
 competitor: `pip install -e .[bench]`.
 """
 
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -139,7 +140,7 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
   """Time and peak memory of one meta step, with the best PyTorch as unit."""
   native, xla = ({"MNEMONICS_CPU_CONV": form} for form in ("native", "xla"))
   common = dict(path=path, inner_steps=steps)
-  makers: dict[str, Any] = {
+  makers: dict[str, Callable[[], Contestant]] = {
     f'ours, remat="{remat}"': lambda remat=remat: _ours(
       "meta_step", problem=problem, remat=remat, environment=native, **common
     )
@@ -164,7 +165,7 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
       )
       for remat in ("none", "step")
     }
-  makers: dict[str, Any] = {
+  makers = {
     name: lambda name=name: _theirs(name, **common) for name in rivals
   } | makers
   rows, samples, results, facts = [], {}, {}, {}
