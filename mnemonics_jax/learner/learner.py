@@ -61,18 +61,7 @@ class Learner:
     seed: of initialisation, sampling and augmentation.
     room: classes that the head has room for at first; it doubles when needed.
     augment: of training images, by name or as a function of key and images.
-    init_exemplars: see `phase.Config`, as for all below.
-    validate_on: what validates new exemplars while they are learned.
-    adjust: whether old exemplars are adjusted.
-    adjust_parts: into how many parts they are dealt for it.
-    bilevel: how exemplars are learned.
-    augment_exemplars: whether exemplars are augmented while they are learned.
-    exemplar_chunk: classes whose exemplars are learned at a time.
-    transfer: weight transfer.
-    finetune: what the balanced fine-tune trains.
-    base: schedule of the first call.
-    train: schedule of the later ones.
-    balance: schedule of the fine-tune.
+    init_exemplars: and all below: the fields of `phase.Config` of these names.
   """
 
   network: Any = "resnet32"

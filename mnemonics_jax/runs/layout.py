@@ -124,7 +124,6 @@ METRICS = {
   },
 }
 
-
 # Arrays of phase_NN.npz. Classes are numbered in the order they are learned.
 PHASE_ARRAYS = {
   "memory/images": "uint8 [seen, slots, h, w, c]; zero where nothing is kept",
@@ -213,11 +212,8 @@ def checkpoint_name(phase: int, part: int | None = None) -> str:
 def parse_checkpoint_name(name: str) -> tuple[int, int | None] | None:
   """The phase and the part; None for what is not a checkpoint.
 
-  Example:
-    >>> parse_checkpoint_name("phase_03_part_007")
-    (3, 7)
-    >>> parse_checkpoint_name("damaged_phase_03") is None
-    True
+  >>> parse_checkpoint_name("phase_03_part_007")
+  (3, 7)
   """
   found = re.fullmatch(r"phase_(\d{2,})(?:_part_(\d{3,}))?", name)
   if found is None:

@@ -61,8 +61,7 @@ def run(
 ) -> dict[str, Any]:
   """Trains once per seed and returns (and writes) the results.
 
-  What has been done in `workdir` before is not done again: after an interruption
-  the same call continues, and ends with the same numbers.
+  What was done in `workdir` before is not done again: the same call continues.
 
   >>> from mnemonics_jax import PerClass, data, methods, networks
   >>> from mnemonics_jax.phase import Schedule
@@ -91,8 +90,7 @@ def run(
     base_models: where models of phase 0 are kept, None to train each anew.
     saving: when checkpoints are written, and which are kept.
     advice: a sentence on how to continue, if somebody stops it.
-    patience: seconds after which a signal ends the process, saved or not; None
-      waits for the next opportunity to save.
+    patience: seconds after which a signal ends it, saved or not; None waits.
 
   Returns:
     The object in results.json.

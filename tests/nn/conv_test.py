@@ -4,7 +4,6 @@ from functools import partial
 import inspect
 import os
 from pathlib import Path
-import re
 import subprocess
 import sys
 
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 from mnemonics_jax.nn.conv import conv2d
-from mnemonics_jax.nn.native import choice
 
 # kernel, stride, padding, height, width
 RESNET = [
@@ -82,12 +80,6 @@ def assert_close(actual, expected, tolerance):
     assert a.shape == b.shape
     error = np.abs(a - b).max() / np.abs(b).max()
     assert error < tolerance, f"{jax.tree_util.keystr(path)}: {error:.1e}"
-
-
-@pytest.fixture
-def xla_form(monkeypatch):
-  """Convolutions that are lowered here are left to XLA."""
-  monkeypatch.setattr(choice, "choose", lambda: choice.Choice("xla"))
 
 
 @pytest.fixture
@@ -259,36 +251,6 @@ def test_accelerators_get_plain_convolutions(platform):
   assert "stablehlo.convolution" in text
   for operation in ("dot_general", "while", "custom_call", "concatenate"):
     assert f"stablehlo.{operation}" not in text
-
-
-@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
-def test_cpu_gets_products_for_the_kernel_gradient(xla_form, dtype):
-  def program(argument):
-    gradient = jax.grad(lambda *a: jnp.sum(conv2d(*a) ** 2), argument)
-    return jax.jit(gradient).lower(*arrays(3, 6, 6, dtype=dtype)).as_text()
-
-  assert program(0).count("stablehlo.convolution") == 2  # value, gradient
-  assert "dot_general" not in program(0)
-  assert program(1).count("stablehlo.convolution") == 1  # value
-  assert "dot_general" in program(1)
-
-
-@pytest.mark.parametrize("case", [(1, 2), (3, 1), (3, 2), (5, 2)])
-def test_layout_with_fast_kernels_in_a_loop_on_a_cpu(xla_form, case):
-  kernel, stride = case
-
-  def loss(arrays):
-    return jnp.sum(jnp.sin(conv2d(*arrays, stride=stride)))
-
-  def step(_, arrays):
-    return jax.tree.map(lambda a, d: a - d, arrays, jax.grad(loss)(arrays))
-
-  loop = jax.jit(lambda arrays, n: lax.fori_loop(0, n, step, arrays))
-  start = arrays(kernel, 12, 12, dtype=np.float32)
-  program = loop.lower(start, 3).compile().as_text()
-  layouts = re.findall(r" convolution\(.*dim_labels=([^, ]+)", program)
-  assert len(layouts) >= 2
-  assert set(layouts) == {"b01f_01io->b01f"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,235 @@
+"""A learner is told of new classes, call by call."""
+
+import dataclasses
+import inspect
+
+import jax
+import numpy as np
+import pytest
+from support import compilations, saved_learner
+from support.learners import PHASES, Flat, learn, make, many, same
+from support.saved_learner import QUICK, images, pictures
+
+from mnemonics_jax import Learner, methods, phase, registry
+from mnemonics_jax.learner.known import grown
+from mnemonics_jax.progress import StepReport, ignore
+
+
+def test_names_and_order_of_arguments_are_fixed():
+  asked = ["self", "known", "images"]
+  expected = {
+    "learn": [*asked, "names"],
+    "predict": asked,
+    "predict_proba": asked,
+    "features": asked,
+    "evaluate": [*asked, "names"],
+    "save": ["self", "known", "path"],
+    "load": ["path"],
+  }
+  for name, arguments in expected.items():
+    parameters = inspect.signature(getattr(Learner, name)).parameters.values()
+    positional = [p.name for p in parameters if p.kind != p.KEYWORD_ONLY]
+    assert positional == arguments
+  fields = [field.name for field in dataclasses.fields(Learner)]
+  first = ["network", "method", "exemplars", "memory", "preset"]
+  assert fields[:5] == first
+  readouts = [
+    inspect.signature(getattr(Learner, name)).parameters["readout"]
+    for name in ("predict", "predict_proba", "evaluate")
+  ]
+  assert all(p.kind == p.KEYWORD_ONLY for p in readouts)
+
+
+def test_a_learner_has_every_setting_of_a_phase():
+  settings = {field.name for field in dataclasses.fields(phase.Config)}
+  assert settings - {f.name for f in dataclasses.fields(Learner)} == {"shape"}
+
+
+@pytest.mark.parametrize("preset", ["paper", "short", "smoke"])
+def test_presets_are_fields_of_a_configuration(preset):
+  config = Learner("resnet8", preset=preset)._config(
+    saved_learner.network(), (2,), np.array([0, 1]), None
+  )
+  assert config.exemplars == "mnemonics" and config.memory.images == 20
+  assert (config.transfer == "in_out") == (preset == "paper")
+  own = Learner("resnet8", preset=preset, finetune="none", train=QUICK["train"])
+  config = own._config(saved_learner.network(), (2,), np.array([0, 1]), None)
+  assert config.finetune == "none" and config.train == QUICK["train"]
+
+
+def test_classes_come_in_the_order_of_their_first_images(learned):
+  _, known = learned
+  assert known.names == tuple(" ".join(PHASES).split())
+  assert known.phases == (3, 2, 1, 3)
+  assert known.state.phase == 4 and known.state.classes_seen == 9
+  kept, names = known.exemplars
+  assert names == tuple(name for name in known.names for _ in range(2))
+  for name in known.names:  # Chosen among the images of their own class.
+    shown = pictures(**{name: 4})[0]
+    for image in kept[[n == name for n in names]]:
+      assert (shown == image).all((1, 2, 3)).any()
+
+
+def test_learning_leaves_what_was_known_before_as_it_was():
+  learner = make()
+  known = learn(learner, None, "cat dog")
+  before = jax.tree.map(np.array, known.state.variables)
+  memory = known.state.memory.images.copy()
+  learn(learner, known, "fox")
+  assert same(before, known.state.variables)
+  assert np.array_equal(memory, known.state.memory.images)
+  assert known.names == ("cat", "dog")
+
+
+def test_growing_equals_having_had_the_room(learned):
+  """To the bit, for a sum over 8 classes is one over 16 in the same order."""
+  _, known = learned
+  _, other = many(room=16)
+  head, longer = (k.state.variables["params"]["head"] for k in (known, other))
+  assert head["weight"].shape == longer["weight"].shape == (16, 8)
+  assert same(known.state.variables, other.state.variables)
+  assert same(known.state.memory, other.state.memory)
+  smaller = make(room=4)
+  assert learn(smaller, None, "cat dog").state.memory.counts.shape == (4,)
+
+
+def test_a_grown_head_has_the_rows_that_a_longer_one_begins_with():
+  fields = dict(phases=(2,), labels=np.array([0, 1]), state=None)
+  network = saved_learner.network()
+  short, long = (
+    phase.begin_run(0, make(method="bic", room=room)._config(network, **fields))
+    for room in (4, 32)
+  )
+  for state in (short, long):
+    assert state.memory.counts.tolist() == [0] * len(state.memory.counts)
+  larger = grown(short, long)
+  assert same(larger.variables, long.variables)
+  assert same(larger.memory, long.memory)
+  head = short.variables["params"]["head"] | {"bias": np.arange(4.0)}
+  params = short.variables["params"] | {"head": head}
+  changed = short._replace(variables=short.variables | {"params": params})
+  bias = grown(changed, long).variables["params"]["head"]["bias"]
+  assert bias.tolist() == [0, 1, 2, 3] + [0] * 28
+
+
+def test_images_may_come_in_any_order():
+  shown, names = pictures(cat=4, dog=4)
+  mixed = [0, 4, 1, 5, 2, 6, 3, 7]
+  known = make().learn(None, shown, names, report=ignore)
+  other = make().learn(
+    None, shown[mixed], [names[i] for i in mixed], report=ignore
+  )
+  assert same(known.state.variables, other.state.variables)
+
+
+def test_seeds_differ():
+  one, other = (learn(make(seed=seed), None, "cat dog") for seed in (0, 1))
+  assert not same(one.state.variables, other.state.variables)
+
+
+NAMES = (3, "3", (1, "a"), None, frozenset({2}), 2.5)
+
+
+def test_names_are_anything_hashable():
+  learner = make()
+  shown = np.concatenate([images(4, seed) for seed in range(6)])
+  names = [name for name in NAMES for _ in range(4)]
+  known = learner.learn(None, shown, names, report=ignore)
+  assert known.names == NAMES
+  scores = learner.evaluate(known, shown, names)
+  assert list(scores.by_class) == list(NAMES)
+  predicted = learner.predict(known, shown)
+  assert predicted.dtype == object and set(predicted) <= set(NAMES)
+
+
+def test_names_of_arrays_are_plain_values():
+  learner = make()
+  shown, _ = pictures(cat=4, dog=4)
+  known = learner.learn(
+    None, shown, np.repeat(np.int32([7, 9]), 4), report=ignore
+  )
+  assert known.names == (7, 9) and type(known.names[0]) is int
+  assert learner.predict(known, shown).dtype.kind == "i"
+  known = learner.learn(known, images(4, 5), np.array(["x"] * 4), report=ignore)
+  assert known.names == (7, 9, "x") and type(known.names[2]) is str
+
+
+def test_many_small_phases_share_programs():
+  learner = make()
+  known = learn(learner, None, "a b")
+  letters = iter("cdefghijklmnopqrstuvwxyz")
+  programs = []
+  for _ in range(22):
+    with compilations.counted() as count:
+      known = learn(learner, known, next(letters))
+    programs.append(count.programs)
+  assert len(known.names) == 24
+  # Sizes are rounded: to 24 classes the pool has 8, 12, 16, 24, 32, 48 or 64
+  # rows and the head 4, 8, 16 or 32; in between nothing is compiled.
+  assert programs.count(0) >= 10
+  assert programs[-6:].count(0) >= 5
+
+
+def test_what_a_phase_measured_is_in_its_result():
+  learner = make()
+  test = images(3, 50), ["dog", "cat", "dog"]
+  known = learn(learner, None, "cat dog", test=test)
+  assert known.result is not None
+  for readout in registry.READOUTS:
+    counts = known.result.confusion["final"][readout]
+    assert counts.sum(1).tolist() == [1, 2]
+    scores = learner.evaluate(known, *test, readout=readout)
+    assert np.array_equal(scores.confusion, counts)
+  without = learn(learner, None, "cat dog")
+  assert without.result is None
+  assert same(known.state.variables, without.state.variables)
+
+
+def test_progress_is_heard():
+  heard = []
+  make().learn(None, *pictures(cat=4, dog=4), report=heard.append)
+  stages = {event.stage for event in heard if isinstance(event, StepReport)}
+  assert {"train", "finetune"} <= stages
+
+
+def test_progress_is_shown_by_default(capsys):
+  make().learn(None, *pictures(cat=4, dog=4))
+  out, err = capsys.readouterr()
+  assert not out and "phase 0 · train · epoch 1/1" in err
+
+
+def everything(method, exemplars, network, **options):
+  learner = make(network, method=method, exemplars=exemplars, **options)
+  known = learn(learner, None, "cat dog")
+  known = learn(learner, known, "fox", test=pictures(cat=2, fox=2))
+  known = learn(learner, known, "owl hen")  # Outgrows the head.
+  likely = learner.predict_proba(known, pictures(cat=2, hen=2)[0])
+  assert likely.shape == (4, 5) and np.isfinite(likely).all()
+  assert len(known.exemplars[0]) == 10
+
+
+INCREMENTAL = [name for name in methods.METHODS if name != "joint"]
+SOME = [("lucir", "mnemonics"), ("bic", "herding"), ("icarl_bce", "random")]
+
+
+@pytest.mark.parametrize(("method", "exemplars"), SOME)
+def test_methods_and_exemplars(method, exemplars):
+  everything(method, exemplars, Flat(), adjust=exemplars == "mnemonics")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exemplars", registry.EXEMPLARS)
+@pytest.mark.parametrize("method", INCREMENTAL)
+@pytest.mark.parametrize("transfer", ["none", "in_out"])
+def test_all_methods_and_exemplars(method, exemplars, transfer):
+  network = saved_learner.network()
+  options = dict(adjust=True, finetune="all", transfer=transfer)
+  everything(method, exemplars, network, **options)
+
+
+def test_a_total_budget_shrinks():
+  learner = make(memory="total:6")
+  known = learn(learner, None, "cat dog")
+  assert known.state.memory.counts[:2].tolist() == [3, 3]
+  known = learn(learner, known, "fox owl hen")
+  assert known.state.memory.counts[:5].tolist() == [1] * 5
