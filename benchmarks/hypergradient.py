@@ -124,10 +124,10 @@ def main(_):
 def agreement(path, problem, steps) -> dict[str, Any]:
   """Relative distance of our gradient and PyTorch's, in float64."""
   ours = dict(path=path, problem=problem, inner_steps=steps, double=True)
-  theirs = dict(path=path, inner_steps=steps, double=True)
+  torch = dict(path=path, inner_steps=steps, double=True)
   with (
     _ours("meta_step", remat="step", **ours) as a,
-    _theirs("PyTorch", **theirs) as b,
+    _rival("PyTorch", **torch) as b,
   ):
     measure.take_turns({"a": a, "b": b}, 1)
     return {
@@ -166,7 +166,7 @@ def meta_step(path, problem, steps, rivals) -> list[dict[str, Any]]:
       for remat in ("none", "step")
     }
   makers = {
-    name: lambda name=name: _theirs(name, **common) for name in rivals
+    name: lambda name=name: _rival(name, **common) for name in rivals
   } | makers
   rows, samples, results, facts = [], {}, {}, {}
   with contextlib.ExitStack() as stack:
@@ -213,7 +213,7 @@ def growth(path, plan, rivals, used) -> list[dict[str, Any]]:
   if not rivals:
     return rows
   for n in plan.torch_growth:
-    with _theirs(rivals[0], path=path, inner_steps=n) as rival:
+    with _rival(rivals[0], path=path, inner_steps=n) as rival:
       used = used | {n: rival.turn().peak_bytes}
   return [row | {"PyTorch": used.get(row["inner steps"])} for row in rows]
 
@@ -247,7 +247,7 @@ def _ours(function, **kwargs) -> Contestant:
   )
 
 
-def _theirs(name, **kwargs) -> Contestant:
+def _rival(name, **kwargs) -> Contestant:
   return Contestant(
     "benchmarks.torch_resnet:meta_step",
     threads=_THREADS.value,

@@ -119,8 +119,8 @@ def pseudo_classes(digits: Dataset) -> Dataset:
   def split(labels):
     finer = np.zeros_like(labels)
     for label in np.unique(labels):
-      own = np.flatnonzero(labels == label)
-      finer[own] = _SPLIT * label + np.arange(len(own)) % _SPLIT
+      members = np.flatnonzero(labels == label)
+      finer[members] = _SPLIT * label + np.arange(len(members)) % _SPLIT
     return finer
 
   # In one step: labels and names have to agree.

@@ -24,7 +24,14 @@ _COMMON = dict(
   batch_size=64,
 )
 PRESETS = {
-  "paper": dict(_COMMON, batch_size=128, **MNEMONICS),
+  "paper": dict(
+    _COMMON,
+    batch_size=128,
+    reference_code=True,
+    recipe="paper",
+    init_exemplars="random",
+    **MNEMONICS,
+  ),
   "short": dict(_COMMON, epochs=30, base_epochs=30, finetune_epochs=20),
   "smoke": dict(_COMMON, epochs=2, base_epochs=3, finetune_epochs=2),
 }

@@ -60,7 +60,7 @@ def _phases() -> int:
 def _extend(run: Path, workdir: Path, phases: int) -> None:
   """Loads, learns, prints the table and writes the report."""
   # Imported here so that a mistake in the flags is answered at once.
-  from mnemonics_jax import report, runs
+  from mnemonics_jax import runs
   from mnemonics_jax.runs import learners
 
   runs.load_run(run)  # Which says what is wrong with it.
@@ -87,8 +87,7 @@ def _extend(run: Path, workdir: Path, phases: int) -> None:
       patience=running.PATIENCE,
       report=hear,
     )
-  print(f"\n{report.console_table(results)}\n")
-  print(f"Report: {report.build([workdir])}")
+  running.show(results, workdir)
 
 
 def _size(shape):

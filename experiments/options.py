@@ -280,8 +280,8 @@ def settings_from_flags(
     (given["phases"],) = given["phases"]
   values = {"dataset": dataset, "preset": preset, **presets[preset]}
   if "method" in given:
-    own = registry.METHODS[given["method"]].finetune
-    values |= {"finetune": own} if own != "none" else {}
+    usual = registry.METHODS[given["method"]].finetune
+    values |= {"finetune": usual} if usual != "none" else {}
   if given.get("method") == "joint":
     # The upper bound replays real data; exemplars only serve its nme read-out.
     values["exemplars"] = "herding"

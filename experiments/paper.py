@@ -94,23 +94,23 @@ def follows_paper(settings: Settings) -> bool:
 def _cells(settings: Settings) -> list[dict[str, Any]]:
   """The cells of the paper with a method: Tables 1 and S1, 2, S2, Figure 4."""
   budgets = _BUDGETS[settings.dataset]
-  own = dict(method=settings.method)
+  row = dict(method=settings.method)
   if settings.method == "joint":
-    return [own | BASELINE | dict(memory=settings.memory)]
+    return [row | BASELINE | dict(memory=settings.memory)]
   if settings.method not in METHODS:
-    own = dict(method="lucir")
+    row = dict(method="lucir")
   found = [
-    {**own, **stages, "memory": memory}
+    {**row, **stages, "memory": memory}
     for stages in (BASELINE, MNEMONICS)
     for memory in budgets
   ]
-  if own["method"] == "lucir":
+  if row["method"] == "lucir":
     found += [
-      {**own, **COMPONENTS, "exemplars": kind, "adjust": adjust}
+      {**row, **COMPONENTS, "exemplars": kind, "adjust": adjust}
       for kind in ("random", "herding", "mnemonics")
       for adjust in (False, True)
     ]
-    found.append({**own, **MNEMONICS, "distill": False})
+    found.append({**row, **MNEMONICS, "distill": False})
   return found
 
 

@@ -43,7 +43,7 @@ _CONFUSION = flags.DEFINE_string(
   " a row for each class that images show, a column for each prediction.",
 )
 
-USAGE = "python -m experiments.predict RUN IMAGE_OR_FOLDER..."
+USAGE = "python -m experiments.predict RUN IMAGES"
 _BLOCK = 512  # Images in memory at a time.
 _WIDEST = 100  # Characters of a matrix that is printed.
 

@@ -29,10 +29,6 @@ PATIENCE = 8.0
 @launch.computing()
 def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
   """Loads, runs, prints the table and writes the report."""
-  # Imported here so that a mistake in the flags is answered at once.
-  from mnemonics_jax import report
-  from mnemonics_jax.parallel import processes
-
   saving = saving_policy()
   # What cannot be written to is told before data are read.
   workdirs.check("workdir", Path(FLAGS.workdir or "runs").expanduser())
@@ -54,11 +50,20 @@ def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
       saving=saving,
       advice=advice,
     )
-  if processes.is_first():
-    print(f"\n{report.console_table(results)}\n")
-    if warning := report.warning(report.load_run(workdir)):
-      print(f"{command.in_flags(warning)}\n")
-    print(f"Report: {report.build([workdir])}")
+  show(results, workdir)
+
+
+def show(results: dict[str, Any], workdir: Path) -> None:
+  """What a command ends with: the table, a warning perhaps, the page."""
+  from mnemonics_jax import report
+  from mnemonics_jax.parallel import processes
+
+  if not processes.is_first():
+    return
+  print(f"\n{report.console_table(results)}\n")
+  if warning := report.warning(report.load_run(workdir)):
+    print(f"{command.in_flags(warning)}\n")
+  print(f"Report: {report.build([workdir])}")
 
 
 def run(

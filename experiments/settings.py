@@ -73,8 +73,8 @@ class Settings:
   @property
   def validated_on(self) -> str:
     """What validates new exemplars: what was asked for, or the recipe's."""
-    own = "new" if self.recipe == "paper" else "all"
-    return self.validate_on or own
+    default = "new" if self.recipe == "paper" else "all"
+    return self.validate_on or default
 
   @property
   def forgets_less(self) -> bool:
@@ -260,8 +260,8 @@ def build(
   settings: Settings, dataset: "Dataset"
 ) -> "tuple[Config, ClassStream]":
   """The configuration of the phases and the stream of data they learn."""
-  from experiments import reference
   from mnemonics_jax import augment, data, methods, networks
+  from mnemonics_jax.methods import reference
   from mnemonics_jax.phase import Config
 
   method = methods.METHODS[settings.method](distill=settings.distill)

@@ -32,10 +32,10 @@ def check_head(method: Method, known: Known) -> None:
   mine = jax.eval_shape(
     lambda: method.begin_run({"params": {"head": head.init(key, 1, 1)}})
   )
-  theirs = known.state.variables
+  learned = known.state.variables
   if (
-    mine["params"]["head"].keys() != theirs["params"]["head"].keys()
-    or not mine.keys() <= theirs.keys()
+    mine["params"]["head"].keys() != learned["params"]["head"].keys()
+    or not mine.keys() <= learned.keys()
   ):
     raise UserError(
       "method",

@@ -145,12 +145,15 @@ def check_incremental(method: Method) -> None:
     )
 
 
-def network_for(network: Any, images: UInt8[np.ndarray, "n h w c"]) -> Any:
+def network_for(
+  network: Any, images: UInt8[np.ndarray, "n h w c"], **options: Any
+) -> Any:
   """The network for images like these; one of ours normalises them.
 
   Args:
     network: a name, a linen module, or what is used as a `Network` is.
     images: the first ones.
+    **options: of one of ours.
   """
   _, height, width, channels = images.shape
   shape = height, width, channels
@@ -164,4 +167,5 @@ def network_for(network: Any, images: UInt8[np.ndarray, "n h w c"]) -> Any:
     image_shape=shape,
     mean=pixels.mean(0).round(4).tolist(),
     std=np.maximum(pixels.std(0), 1e-2).round(4).tolist(),
+    **options,
   )

@@ -11,29 +11,27 @@ from jaxtyping import Float
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import phase, registry
+from mnemonics_jax import phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner import asking, inputs
 from mnemonics_jax.learner.known import Known, Scores, grown, room_for
-from mnemonics_jax.learner.presets import PRESETS
+from mnemonics_jax.learner.presets import PRESETS, fields
 from mnemonics_jax.memory import MemoryPolicy
-from mnemonics_jax.methods import METHODS, Method
+from mnemonics_jax.methods import METHODS, Method, reference
 from mnemonics_jax.nn.augment import AUGMENTATIONS, Augmentation
 from mnemonics_jax.nn.networks import NETWORKS
 from mnemonics_jax.phase import Config, OpenShape, PhaseData, Schedule
+from mnemonics_jax.phase.config import CHOICES
 from mnemonics_jax.progress import Report
 from mnemonics_jax.types import PhaseState
 
 _CHOICES: Mapping[str, Iterable[str]] = {
+  **CHOICES,
   "network": NETWORKS,
   "method": METHODS,
   "augment": AUGMENTATIONS,
   "preset": PRESETS,
-  "exemplars": registry.EXEMPLARS,
-  "init_exemplars": registry.INIT_EXEMPLARS,
-  "transfer": registry.TRANSFERS,
-  "finetune": registry.FINETUNES,
 }
 
 
@@ -134,9 +132,7 @@ class Learner:
     labels = inputs.as_labels(named, seen)
     order = np.argsort(labels, kind="stable")  # One class after the other.
     images, labels = images[order], labels[order]
-    network = (
-      known.network if known else inputs.network_for(self.network, images)
-    )
+    network = known.network if known else self._network(images)
     phases = (*(known.phases if known else ()), len(seen) - len(before))
     config = self._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
@@ -182,12 +178,21 @@ class Learner:
       memory=self._policy,
       augment=self._augment,
     )
-    return Config(**{**PRESETS[self.preset], **chosen, **derived})
+    preset = fields(self.preset, self.exemplars, self._method.name)
+    return Config(**{**preset, **chosen, **derived})
+
+  def _network(self, images):
+    options = {}
+    if self.preset == "paper":
+      options["last_relu"] = reference.last_relu(self._method)
+    return inputs.network_for(self.network, images, **options)
 
   @property
   def _method(self) -> Method:
-    method = self.method
-    return METHODS[method]() if isinstance(method, str) else method
+    if not isinstance(self.method, str):
+      return self.method
+    method = METHODS[self.method]()
+    return reference.method(method) if self.preset == "paper" else method
 
   @property
   def _policy(self) -> MemoryPolicy:

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from mnemonics_jax import registry
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.phase import Schedule
 
-# Fields of `phase.Config`; the schedules are those of the command line's presets
-# of the same names.
+# Fields of `phase.Config`; the schedules are those for CIFAR-100.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   "paper": dict(
     init_exemplars="random",
+    validate_on="new",
     adjust=True,
     bilevel=BilevelConfig.paper(),
     transfer="in_out",
@@ -33,3 +34,28 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     balance=Schedule(1, 0.01, ()),
   ),
 }
+
+# What the paper does with learned exemplars only.
+_STAGES = ("adjust", "transfer", "finetune")
+
+
+def fields(preset: str, exemplars: str, method: str) -> dict[str, Any]:
+  """The fields of `phase.Config` that a preset decides.
+
+  >>> fields("paper", "herding", "lucir").get("adjust", False)
+  False
+  >>> fields("short", "herding", "e2e")["finetune"]  # It belongs to the method.
+  'all'
+
+  Args:
+    preset: its name.
+    exemplars: how they are made.
+    method: name of the base method.
+  """
+  chosen = dict(PRESETS[preset])
+  if preset == "paper" and exemplars != "mnemonics":
+    chosen = {name: v for name, v in chosen.items() if name not in _STAGES}
+  words = registry.METHODS.get(method)
+  if words is not None and words.finetune != "none":
+    chosen["finetune"] = words.finetune
+  return chosen

@@ -39,8 +39,8 @@ class E2E(Method):
     ce = losses.cross_entropy(student.logits, labels, classes.seen)
     if teacher is None or not self.distill:
       return ce, {"cross_entropy": ce}
-    distill = lambda own: losses.distillation(
-      student.logits, teacher.logits, own, self.temperature
+    distill = lambda members: losses.distillation(
+      student.logits, teacher.logits, members, self.temperature
     )
     kd = jnp.sum(jax.vmap(distill)(classes.old_phases))
     return ce + kd, {"cross_entropy": ce, "distillation": kd}

@@ -29,7 +29,7 @@ def vary_alike(*arrays):
   if not jax.sharding.get_abstract_mesh().manual_axes:
     return arrays
   varying = [jax.typeof(a).manual_axis_type.varying for a in arrays]
-  missing = [tuple(frozenset().union(*varying) - own) for own in varying]
+  missing = [tuple(frozenset().union(*varying) - axes) for axes in varying]
   return [
     lax.pcast(a, axes, to="varying") if axes else a
     for a, axes in zip(arrays, missing, strict=True)

@@ -78,7 +78,7 @@ class Config:
   augment: Augmentation = CropFlip()
 
   def __post_init__(self):
-    for name, choices in _CHOICES.items():
+    for name, choices in CHOICES.items():
       value = getattr(self, name)
       if value not in choices:
         raise UserError(
@@ -163,7 +163,7 @@ class Config:
     return self.learned and self.level.config.on_features
 
 
-_CHOICES = {
+CHOICES = {
   "exemplars": tuple(registry.EXEMPLARS),
   "init_exemplars": tuple(registry.INIT_EXEMPLARS),
   "validate_on": tuple(registry.VALIDATIONS),

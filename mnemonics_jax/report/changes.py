@@ -208,10 +208,10 @@ def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
       x = left + column * group + index * (width + _GAP) + width / 2
       axes.text(x, top - 4, word, ha="center", **small)
   rows = []
-  for row, (label, own) in enumerate(zip(classes, members, strict=True)):
+  for row, (label, indices) in enumerate(zip(classes, members, strict=True)):
     name, y = run.results["class_names"][label], top + row * step
     axes.text(0, y + height / 2, names[label], va="center", **large)
-    for column, index in enumerate(own):
+    for column, index in enumerate(indices):
       for place, pictures in enumerate(shown):
         x = left + column * group + place * (width + _GAP)
         canvas[y : y + height, x : x + width, :3] = pictures[index]

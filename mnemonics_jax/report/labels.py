@@ -49,10 +49,10 @@ def _settings(runs: Sequence[Run]) -> list[list[str]]:
 
   return [
     [
-      word(name, own.get(name))
+      word(name, run.get(name))
       for name in names
       if name not in titled
-      and any(own.get(name) != other.get(name) for other in settings)
+      and any(run.get(name) != other.get(name) for other in settings)
     ]
-    for own in settings
+    for run in settings
   ]

@@ -50,7 +50,7 @@ def build(
   workdirs: Sequence[str | os.PathLike[str]],
   output: str | os.PathLike[str] | None = None,
 ) -> Path:
-  """Draws the figures of finished runs and writes one page about them.
+  """Draws the figures of runs and writes one page about them.
 
   >>> build(["finished_run"]).as_posix()
   'finished_run/report.html'
@@ -64,13 +64,13 @@ def build(
     The path of the page.
 
   Raises:
-    WorkdirError: when a directory holds no finished run.
+    WorkdirError: when a directory holds no run that has ended a phase.
   """
   if not workdirs:
     raise WorkdirError(
       "workdir",
       "There is nothing to report on",
-      "name the work directory of at least one finished run",
+      "name the work directory of at least one run",
     )
   runs = [load_run(path, unfinished=True) for path in workdirs]
   for run in runs:

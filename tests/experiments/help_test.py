@@ -122,7 +122,9 @@ def test_help_teaches_what_the_registry_knows(tmp_path):
     assert part in text
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+  "door", ["module", pytest.param("script", marks=pytest.mark.slow)]
+)
 def test_the_command_of_a_run_can_be_typed_again(tmp_path, door):
   """Whatever ends it: the directory is claimed before anything is trained."""
   flags = (

@@ -213,6 +213,7 @@ def test_the_fine_tune_of_e2e_is_taught_by_the_model_before_it(monkeypatch):
   assert (weight(after)[:4] != weight(before)[:4]).all()
 
 
+@pytest.mark.slow
 def test_bfloat16_learns_digits():
   stream = data.stream(data.load("digits"), phases=5)
   network = networks.resnet8(
