@@ -27,9 +27,16 @@ flags.DEFINE_bool(
 
 PRESETS = {
   "paper": PAPER,
-  "short": dict(net="resnet8", epochs=10, base_epochs=20, finetune_epochs=10),
+  "short": dict(
+    net="resnet8",
+    epochs=10,
+    base_epochs=20,
+    finetune="head",  # results/defaults tells why.
+    finetune_epochs=10,
+  ),
   "smoke": dict(
     net="resnet8",
+    finetune="head",
     epochs=1,
     base_epochs=2,
     finetune_epochs=1,

@@ -49,6 +49,7 @@ _SMALL = dict(
   augment="resized_crop",
   image_size=64,
   less_forget=10.0,  # As on ImageNet.
+  finetune="head",  # results/defaults tells why.
 )
 PRESETS = {
   "paper": dict(PAPER_IMAGENET, val_fraction=0.2),
