@@ -22,8 +22,6 @@ import time
 import traceback
 from typing import Any, NamedTuple
 
-from mnemonics_jax.runs import files
-
 
 class Sample(NamedTuple):
   """One turn.
@@ -254,7 +252,7 @@ class Results:
       **facts,
       "rows": rows,
     }
-    files.write_text(self._path, json.dumps(self._parts, indent=2) + "\n")
+    self._path.write_text(json.dumps(self._parts, indent=2) + "\n")
 
 
 def _versions() -> dict[str, str]:

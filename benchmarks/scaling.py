@@ -21,7 +21,7 @@ from absl import app, flags
 
 from benchmarks import measure
 from benchmarks.measure import Contestant
-from mnemonics_jax.runs.metrics_log import read_metrics
+from mnemonics_jax.runs import read_metrics
 
 _QUICK = flags.DEFINE_bool("quick", False, "ResNet-8.")
 _OUTPUT = flags.DEFINE_string(

@@ -60,15 +60,15 @@ flags.DEFINE_integer(
 flags.DEFINE_enum(
   "recipe",
   None,
-  ["tuned", "paper"],
-  "How exemplars are learned. tuned: on frozen features within a trust region;"
-  " paper: as in the paper, an unroll of the whole network (slow on a CPU).",
+  list(registry.RECIPES),
+  f"How exemplars are learned. {registry.choices(registry.RECIPES)}.",
 )
 flags.DEFINE_enum(
   "scope",
   None,
-  ["head", "transfer", "all"],
-  "What the base level trains on the exemplars; the default is the recipe's.",
+  list(registry.SCOPES),
+  "What the base level trains on the exemplars; the default is the recipe's."
+  f" {registry.choices(registry.SCOPES)}.",
 )
 flags.DEFINE_integer(
   "max_change",
@@ -156,11 +156,10 @@ flags.DEFINE_list(
 flags.DEFINE_enum(
   "preset",
   "short",
-  ["paper", "short", "smoke"],
-  "paper: the paper's network and schedule, and with --exemplars=mnemonics its"
-  " stages (--adjust, --transfer, --finetune), for an accelerator;"
-  " short: reduced to what 2 CPU cores can do; smoke: minutes, only to see"
-  " that everything works. Single flags override the preset.",
+  list(registry.PRESETS),
+  f"{registry.choices(registry.PRESETS)}. paper has the paper's stages (--adjust,"
+  " --transfer, --finetune), too, with --exemplars=mnemonics. Single flags"
+  " override the preset.",
 )
 flags.DEFINE_enum(
   "net",
@@ -187,9 +186,9 @@ flags.DEFINE_integer(
 flags.DEFINE_enum(
   "dtype",
   None,
-  ["float32", "bfloat16"],
-  "Type of activations. bfloat16 is faster and smaller on TPUs and new GPUs;"
-  " parameters, statistics, losses and exemplars stay float32.",
+  list(registry.DTYPES),
+  f"Type of activations. {registry.choices(registry.DTYPES)}; parameters,"
+  " statistics, losses and exemplars stay float32.",
 )
 flags.DEFINE_bool(
   "remat",

@@ -86,6 +86,28 @@ TRANSFERS = {
   "out": "one scale per output channel over frozen weights",
 }
 
+RECIPES = {
+  "tuned": "on frozen features within a trust region",
+  "paper": "as in the paper, an unroll of the whole network (slow on a CPU)",
+}
+
+SCOPES = {
+  "head": "the head alone",
+  "transfer": "scales and shifts over frozen weights",
+  "all": "the whole network",
+}
+
+PRESETS = {
+  "paper": "the paper's network and schedule, for an accelerator",
+  "short": "reduced to what 2 CPU cores can do",
+  "smoke": "minutes, only to see that everything works",
+}
+
+DTYPES = {
+  "float32": "exact",
+  "bfloat16": "faster and smaller on TPUs and new GPUs",
+}
+
 FINETUNES = {
   "none": "no balanced fine-tune on the memory",
   "head": "of the head alone",
