@@ -17,7 +17,7 @@ flags.DEFINE_string(
   "devices",
   "all",
   "Devices that share every batch: all, or a number of them. On a CPU, which is"
-  " one device, that many of its cores become devices, and training is faster.",
+  " one device, that many of its cores become devices.",
 )
 flags.DEFINE_string(
   "coordinator",
