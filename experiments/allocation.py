@@ -2,8 +2,8 @@
 
 XLA on a CPU asks for all buffers of a program in every call and gives them back
 after it. glibc returns such large blocks to the system at once, and the next call
-pays for every page anew: 78,000 of them for a training step of ResNet-32, a sixth
-of its time. It is a setting of the whole process, so commands make it, not the
+pays for every page anew: 78,000 of them for a training step of ResNet-32
+(benchmarks/README.md has the seconds). It is a setting of the whole process, so commands make it, not the
 library.
 """
 

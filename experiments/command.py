@@ -162,7 +162,8 @@ def _explain(error):
   """absl's complaint with the remedy for this kind of flag."""
   found = re.match(r"flag --(\w+)=(.*?): ", str(error), re.DOTALL)
   if found is None:
-    return f"{error} (--help lists all flags)"
+    text = re.sub(r"Did you mean: (.*?) \?", r"Did you mean \1?", str(error))
+    return f"{text} --help lists all flags."
   name, value = found.groups()
   choices = getattr(FLAGS[name].parser, "enum_values", ())
   remedy = {

@@ -142,5 +142,5 @@ Three ways to provide it:
   1. `data_dir=DIR` (or MNEMONICS_DATA_DIR) names a directory that has one of them;
   2. put {cifar_pickle.URL} into {root}
      (python -m mnemonics_jax.data.prepare turns it into the first form);
-  3. `download` fetches it through TensorFlow Datasets (pip install 'mnemonics_jax[tf]')""",
+  3. `download` fetches it through TensorFlow Datasets (pip install -e '.[tf]')""",
   )

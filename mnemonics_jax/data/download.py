@@ -36,7 +36,7 @@ def cifar100(data_dir: Path, progress: Progress | None = None) -> None:
     raise DataError(
       "download",
       "`download` needs TensorFlow",
-      "pip install 'mnemonics_jax[tf]'. Without it, put"
+      "pip install -e '.[tf]'. Without it, put"
       f" {URL} into {data_dir} and leave out `download`",
     )
   if not _reachable(URL):

@@ -49,9 +49,7 @@ def test_directory_from_environment(tmp_path, monkeypatch):
 
 def test_download_says_what_is_missing(tmp_path, monkeypatch):
   monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: None)
-  with pytest.raises(
-    data.DataError, match=r"pip install 'mnemonics_jax\[tf\]'"
-  ):
+  with pytest.raises(data.DataError, match=r"pip install -e '\.\[tf\]'"):
     data.load("cifar100", tmp_path, download=True)
 
 
