@@ -37,7 +37,7 @@ _LONG = (
   "bilevel/hypergradient",
   "phase/exemplars",
   "phase/meta_loop",
-  "phase/sgd",
+  "phase/epochs",
   "phase/config",
 )
 _TESTS = pathlib.Path(__file__).parent / "tests"

@@ -10,7 +10,7 @@ import tempfile
 import jax
 
 from benchmarks import jax_train
-from mnemonics_jax.phase import sgd
+from mnemonics_jax import phase
 
 FORWARD = "convolutions, forward"
 BACKWARD = "convolutions, backward"
@@ -36,14 +36,14 @@ def profile(path: str, network: str, kind: str, steps: int):
 
 
 def epoch(path: str, network: str):
-  """Seconds from the first to the last step of `sgd.fit`, and in steps."""
+  """Seconds from the first to the last step of `phase.fit`, and in steps."""
   ours = jax_train.Steps(path, network, "phase")
   _, entry = ours.compile().as_text().split("\nENTRY ")
   (loop,) = re.findall(r"%(while\S*) = ", entry)
 
   def run():
     begin, key = ours.state.variables, jax.random.key(0)
-    jax.block_until_ready(sgd.fit(key, begin, ours.pool, ours.task))
+    jax.block_until_ready(phase.fit(key, begin, ours.pool, ours.task))
 
   run()  # compiles
 

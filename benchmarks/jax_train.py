@@ -9,19 +9,18 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from mnemonics_jax import phase
 from mnemonics_jax.methods import Classes, LwF
 from mnemonics_jax.nn import networks, transfer
 from mnemonics_jax.nn.augment import CropFlip, NoAugmentation
 from mnemonics_jax.nn.heads import CosineHead
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import Schedule, sgd
-from mnemonics_jax.phase.pool import make_pool
 from mnemonics_jax.types import Batch
 
 CLASSES = 100
 METHOD = LwF(head=CosineHead())
-SCHEDULE = Schedule(epochs=1, learning_rate=0.01, batch_size=128)
+SCHEDULE = phase.Schedule(epochs=1, learning_rate=0.01, batch_size=128)
 
 # What devices may have to say to each other.
 SUMS = ("all-reduce", "reduce-scatter")
@@ -54,7 +53,7 @@ def write(path: str, network: str, images: int):
 
 
 class Steps:
-  """What `sgd.epoch_steps` takes, for one kind of step.
+  """What `phase.epoch_steps` takes, for one kind of step.
 
   Args:
     path: of the images.
@@ -81,7 +80,7 @@ class Steps:
       variables = transfer.apply(variables, identity)
     old = jnp.arange(CLASSES) < CLASSES // 2
     classes = Classes(old, ~old)
-    self.task = sgd.Task(
+    self.task = phase.Task(
       classes,
       classes.seen,
       teacher,
@@ -92,25 +91,23 @@ class Steps:
       augment=CropFlip() if kind == "phase" else NoAugmentation(),
     )
     labels = arrays["labels"].astype(np.int32)
-    self.pool = make_pool(arrays["images"], labels, len(labels))
+    self.pool = phase.make_pool(arrays["images"], labels, len(labels))
     self.order, self.key = jnp.arange(len(labels)), jax.random.key(1)
-    self.state = sgd.init_training(
+    self.state = phase.init_training(
       self.task, jax.tree.map(jnp.array, variables)
     )
-    self.sums: dict[str, Any] = sgd.zero_metrics(
-      variables, self.task, self.pool
-    )
+    self.sums: dict[str, Any] = phase.zero_metrics(variables, self.task)
 
   def arguments(self, start: int, stop: int) -> tuple[tuple, dict[str, Any]]:
-    """Those of `sgd.epoch_steps`, all of them on the device."""
+    """Those of `phase.epoch_steps`, all of them on the device."""
     span = dict(start=jnp.int32(start), stop=jnp.int32(stop))
     arrays = self.state, self.sums, self.pool, self.order, self.key
     return arrays, {"task": self.task, **span}
 
   def compile(self) -> Any:
-    """The program in which `sgd.fit` spends its time."""
+    """The program in which `phase.fit` spends its time."""
     arrays, options = self.arguments(0, 1)
-    return sgd.epoch_steps.lower(*arrays, **options).compile()
+    return phase.epoch_steps.lower(*arrays, **options).compile()
 
   def run(self, program: Any, start: int, stop: int) -> None:
     """Takes steps, and waits for them; nothing passes to or from the host."""
@@ -121,7 +118,7 @@ class Steps:
 
 
 def train_steps(path: str, network: str, kind: str, steps: int, devices=1):
-  """`steps` SGD steps in one call, as `sgd.fit` makes them.
+  """`steps` SGD steps in one call, as `phase.fit` makes them.
 
   Returns the sum of their losses.
   """
@@ -156,7 +153,7 @@ def plain_steps(path: str, network: str, kind: str, steps: int):
     picks = (i * size + jnp.arange(size)) % pool.count
     images = task.augment(jax.random.fold_in(key, i), pool.images[picks])
     batch = Batch(images, pool.labels[picks])
-    state, metrics = sgd.train_step(state, batch, task=task)
+    state, metrics = phase.train_step(state, batch, task=task)
     return state, metrics["loss"]
 
   began = time.perf_counter()

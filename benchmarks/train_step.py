@@ -9,7 +9,7 @@ ResNet-32, 128 CIFAR-shaped images, forward, backward and SGD update:
 - phase: what a later phase does, with augmentation, teacher and distillation;
 - in_out, out: weight transfer over frozen kernels.
 
-Ours are the compiled steps of `sgd.fit`, on one device or on one virtual
+Ours are the compiled steps of `phase.fit`, on one device or on one virtual
 device per processor, with kernels of our own or, as without a C++ compiler, XLA's.
 PyTorch runs in both layouts, and compiled in the better one. Then a profile of the plain step; the last table is the
 share of an epoch that, by the profiler, is not within steps.

@@ -10,15 +10,16 @@ A phase takes the state that the one before has left:
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.epochs import epoch_steps, fit
 from mnemonics_jax.phase.pool import Pool, make_pool
 from mnemonics_jax.phase.run import begin_run, run_phase
 from mnemonics_jax.phase.schedule import Schedule
 from mnemonics_jax.phase.sgd import (
   Task,
   TrainState,
-  fit,
   init_training,
   train_step,
+  zero_metrics,
 )
 from mnemonics_jax.phase.sizes import OpenShape, Sizes
 from mnemonics_jax.phase.stage import Journal, Stage
@@ -37,10 +38,12 @@ __all__ = [
   "Task",
   "TrainState",
   "begin_run",
+  "epoch_steps",
   "fit",
   "init_training",
   "make_pool",
   "run_phase",
   "train_model",
   "train_step",
+  "zero_metrics",
 ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.nn import transfer
-from mnemonics_jax.phase import holdout, sgd
+from mnemonics_jax.phase import epochs, holdout, sgd
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import class_means, extract
 from mnemonics_jax.phase.pool import make_pool
@@ -51,7 +51,7 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
     augment=config.augment,
   )
   pool = make_pool(*_trained_on(phase), config.sizes.pool)
-  variables = sgd.fit(phase.keys("train"), variables, pool, task, stage)
+  variables = epochs.fit(phase.keys("train"), variables, pool, task, stage)
   variables = transfer.fold(variables)
   if phase.incremental and method.holdout:
     images, labels = _held_out(phase)
@@ -121,4 +121,4 @@ def finetune(
     augment=config.augment,
   )
   pool = make_pool(*_trainable(phase, memory), config.sizes.pool)
-  return sgd.fit(phase.keys("finetune"), variables, pool, task, stage)
+  return epochs.fit(phase.keys("finetune"), variables, pool, task, stage)

@@ -226,17 +226,22 @@ _LIBRARY = {
     [
       ("optax.trace(schedule.momentum)", "optax.trace(0.0)"),
       ("schedule.weight_decay)", "0.0)"),
-      ("order[at % pool.count]", "order[at % (pool.count - 1)]"),
       ("updates = hold_rows(updates, task.rows)", "pass"),
-      ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
-      ("task.augment(jax.random.fold_in(key, i), images)", "task.augment(key, images)"),
       (
         "teacher = forward(model, method, task.teacher, images)[0]",
         "teacher = model.apply(task.teacher, images)[0]",
         ("phase/sgd_test.py", "phase/train_test.py"),
       ),
+      ('train=task.scope != "head"', "train=True", ("phase/epochs_test.py",)),
+    ],
+  ),
+  "phase/epochs.py": (
+    ("phase/epochs_test.py",),
+    [
+      ("order[at % pool.count]", "order[at % (pool.count - 1)]"),
+      ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
+      ("task.augment(jax.random.fold_in(key, i), images)", "task.augment(key, images)"),
       ("rate = schedule.rate(now.epoch)", "rate = schedule.rate(0)"),
-      ('train=task.scope != "head"', "train=True"),
     ],
   ),
   "phase/train.py": (

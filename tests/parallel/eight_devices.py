@@ -18,7 +18,7 @@ from mnemonics_jax.bilevel import adjust, meta_level
 from mnemonics_jax.methods import Classes
 from mnemonics_jax.nn.augment import CropFlip
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import Schedule, Stage, meta_loop, sgd
+from mnemonics_jax.phase import Schedule, Stage, epochs, meta_loop, sgd
 from mnemonics_jax.phase.evaluate import extract
 from mnemonics_jax.phase.pool import make_pool
 
@@ -80,7 +80,7 @@ def test_training_gives_the_losses_of_one_device():
     told = []
     variables, task, pool = _training()
     stage = Stage(report=told.append)
-    fitted = sgd.fit(jax.random.key(1), variables, pool, task, stage)
+    fitted = epochs.fit(jax.random.key(1), variables, pool, task, stage)
     histories.append([step.metrics for step in told if step.metrics])
     return fitted
 
@@ -98,10 +98,10 @@ def test_a_training_step_only_sums_over_devices(unchecked):
   with mesh.use(8):
     variables, task, pool = _training()
     state = sgd.init_training(task, jax.tree.map(jnp.array, variables))
-    sums = sgd.zero_metrics(variables, task, pool)
+    sums = sgd.zero_metrics(variables, task)
     order, key = jnp.arange(len(pool.labels)), jax.random.key(1)
     span = dict(start=jnp.int32(0), stop=jnp.int32(1))
-    program = sgd.epoch_steps.lower(
+    program = epochs.epoch_steps.lower(
       state, sums, pool, order, key, task=task, **span
     ).compile()
     with jax.transfer_guard("disallow"):

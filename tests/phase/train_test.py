@@ -7,7 +7,7 @@ import pytest
 from support import tiny
 
 from mnemonics_jax import augment, data, memory, methods, networks, phase
-from mnemonics_jax.phase import sgd, train
+from mnemonics_jax.phase import epochs, train
 from mnemonics_jax.phase.evaluate import extract, head_predictions
 
 SHORT = phase.Schedule(epochs=1, learning_rate=0.05, batch_size=16)
@@ -22,15 +22,15 @@ def _second_phase(method, **options):
 
 
 def _watch(monkeypatch):
-  """What `sgd.fit` is called with from here on, and what it returns."""
-  fit, calls = sgd.fit, []
+  """What `epochs.fit` is called with from here on, and what it returns."""
+  fit, calls = epochs.fit, []
 
   def watched(key, variables, pool, task, stage):
     fitted = fit(key, variables, pool, task, stage)
     calls.append((pool, task, fitted))
     return fitted
 
-  monkeypatch.setattr(sgd, "fit", watched)
+  monkeypatch.setattr(epochs, "fit", watched)
   return calls
 
 
@@ -113,7 +113,7 @@ def test_transfer_is_trained_alone_and_folded_in(monkeypatch):
 
 def test_lucir_imprints_new_rows_and_keeps_the_old_ones(monkeypatch):
   second = _second_phase(methods.LUCIR())
-  monkeypatch.setattr(sgd, "fit", lambda key, variables, *_: variables)
+  monkeypatch.setattr(epochs, "fit", lambda key, variables, *_: variables)
   begun = train.train_model(second)["params"]["head"]["weight"]
   before = second.state.variables["params"]["head"]["weight"]
   np.testing.assert_array_equal(begun[:3], before[:3])

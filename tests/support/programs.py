@@ -12,7 +12,7 @@ from support import tiny
 from mnemonics_jax import bilevel, methods, phase
 from mnemonics_jax.bilevel import meta_level
 from mnemonics_jax.nn import transfer
-from mnemonics_jax.phase import Phase, evaluate, sgd
+from mnemonics_jax.phase import Phase, epochs, evaluate, sgd
 from mnemonics_jax.phase.pool import make_pool
 
 
@@ -66,10 +66,10 @@ def training(
   pool = make_pool(now.data.images, now.data.labels, config.sizes.pool)
   return Program(
     " ".join(["train", method, kind, dtype or "float32"]),
-    sgd.epoch_steps,
+    epochs.epoch_steps,
     (
       sgd.init_training(task, variables),
-      sgd.zero_metrics(variables, task, pool),
+      sgd.zero_metrics(variables, task),
       pool,
       jnp.arange(len(pool.labels)),
       jax.random.key(0),

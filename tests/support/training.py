@@ -1,0 +1,86 @@
+"""A tiny model, images, and what it is trained for: with a teacher."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from mnemonics_jax import methods
+from mnemonics_jax.nn import networks
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.phase import Schedule, Stage, epochs, sgd
+from mnemonics_jax.phase.pool import make_pool
+
+METHOD = methods.LUCIR()
+MODEL = Model(networks.resnet8(width=4, image_shape=(8, 8, 3)), METHOD.head, 5)
+SCHEDULE = Schedule(epochs=2, learning_rate=0.1, milestones=(1,), batch_size=8)
+CLASSES = methods.Classes(
+  jnp.array([True, True, False, False, False]),
+  jnp.array([False, False, True, True, False]),
+)
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+LABELS = RNG.integers(0, 4, 20).astype(np.int32)
+
+
+def task(teacher, **options):
+  fields = dict(
+    classes=CLASSES,
+    rows=METHOD.trainable_rows(CLASSES),
+    teacher=teacher,
+    model=MODEL,
+    method=METHOD,
+    schedule=SCHEDULE,
+  )
+  return sgd.Task(**(fields | options))
+
+
+def fit(variables, *, stage=Stage(), pool=None, **options):
+  asked = task(**(dict(teacher=variables) | options))
+  pool = pool or make_pool(IMAGES, LABELS, 32)
+  return epochs.fit(jax.random.key(1), variables, pool, asked, stage)
+
+
+def head(variables):
+  return np.asarray(variables["params"]["head"]["weight"])
+
+
+def assert_equal(one, two):
+  jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+def assert_close(one, two):
+  close = lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+  jax.tree.map(close, one, two)
+
+
+def by_hand(start, batches):
+  """SGD with momentum and L2 in optax, some rows of the head held."""
+  tx = optax.chain(
+    optax.add_decayed_weights(5e-4), optax.trace(0.9), optax.scale(-0.1)
+  )
+  held = np.asarray(METHOD.trainable_rows(CLASSES))[:, None]
+  variables, state = start, tx.init(start["params"])
+
+  @jax.jit
+  def gradient(params, variables, images, labels):
+    def loss(params):
+      new = variables | {"params": params}
+      student, stats = MODEL.apply(new, images, train=True)
+      teacher, _ = MODEL.apply(start, images)
+      return METHOD.loss(student, teacher, labels, CLASSES)[0], stats
+
+    return jax.value_and_grad(loss, has_aux=True)(params)
+
+  losses = []
+  for images, labels in batches:
+    images = jnp.asarray(images, jnp.float32) / 255
+    (loss, stats), grads = gradient(
+      variables["params"], variables, images, labels
+    )
+    updates, state = tx.update(grads, state, variables["params"])
+    updates["head"]["weight"] *= held
+    params = optax.apply_updates(variables["params"], updates)
+    variables = {"params": params, "batch_stats": stats}
+    losses.append(float(loss))
+  return variables, losses
