@@ -11,7 +11,8 @@ from experiments import help as help_lib
 
 # Some take arguments that are not flags.
 WITH_ARGUMENTS = ("report", "predict", "export", "extend")
-EXPERIMENTS = ("digits", "cifar", "folder", "tables", *WITH_ARGUMENTS, "cache")
+LEARNING = ("digits", "cifar", "folder", "learn")
+EXPERIMENTS = (*LEARNING, "tables", *WITH_ARGUMENTS, "cache")
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
   command.run(
     module.main,
     arguments=name in WITH_ARGUMENTS,
-    presets=getattr(module, "PRESETS", None),
+    presets=getattr(module, "presets", None),
   )
 
 

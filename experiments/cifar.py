@@ -7,54 +7,23 @@ directory, or the official cifar-100-python archive. --preset=paper is the
 paper's ResNet-32 and 160 epochs a phase, for an accelerator.
 """
 
+import functools
+
 from absl import flags
 
-from experiments import command, options, running
-from experiments.paper import PAPER
+from experiments import command, datasets, options
+from experiments import presets as presets_lib
 
-FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)
+flags.declare_key_flag("data_dir")
+flags.declare_key_flag("download")
 
-flags.DEFINE_string(
-  "data_dir",
-  None,
-  "Directory with CIFAR-100: a TFDS data_dir, cifar-100-python/ or its .tar.gz."
-  " The default is $MNEMONICS_DATA_DIR, then ~/tensorflow_datasets.",
-)
-flags.DEFINE_bool(
-  "download", False, "Fetch CIFAR-100 through TFDS if it is not there."
-)
-
-PRESETS = {
-  "paper": PAPER,
-  "short": dict(
-    net="resnet8",
-    epochs=10,
-    base_epochs=20,
-    finetune="head",  # results/defaults tells why.
-    finetune_epochs=10,
-  ),
-  "smoke": dict(
-    net="resnet8",
-    finetune="head",
-    epochs=1,
-    base_epochs=2,
-    finetune_epochs=1,
-    meta_epochs=1,
-    images_per_class=50,
-  ),
-}
+presets = functools.partial(presets_lib.of, "cifar100")
 
 
 def main(_) -> None:
-  settings = options.settings_from_flags("cifar100", PRESETS)
-  running.run_experiment(
-    settings,
-    lambda: running.load_data(
-      "cifar100", FLAGS.data_dir, download=FLAGS.download
-    ),
-  )
+  datasets.learn("cifar100")
 
 
 if __name__ == "__main__":
-  command.run(main, presets=PRESETS)
+  command.run(main, presets=presets)

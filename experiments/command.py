@@ -11,6 +11,7 @@ import sys
 from absl import app, flags
 
 from experiments import help as help_lib
+from experiments.presets import Presets
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.report import WorkdirError
 from mnemonics_jax.runs.signals import Stopped
@@ -22,14 +23,14 @@ def run(
   main: Callable[[Sequence[str]], None],
   *,
   arguments: bool = False,
-  presets: help_lib.Presets | None = None,
+  presets: Callable[[], Presets] | None = None,
 ) -> None:
   """Runs `main` as a command; a user's mistake is one sentence and exit 2.
 
   Args:
     main: called with the command line that is left after the flags.
     arguments: whether `main` takes arguments that are not flags.
-    presets: by name the settings that differ from the defaults, for its help.
+    presets: tells which there are when flags are known, for its help.
   """
 
   def parse(argv):
@@ -103,7 +104,11 @@ def _help(argv, presets):
   main = sys.modules["__main__"]
   shown = FLAGS.get_key_flags_for_module(sys.argv[0])
   try:
-    print(help_lib.text(main.__doc__ or "", shown, presets), end="", flush=True)
+    print(
+      help_lib.text(main.__doc__ or "", shown, presets and presets()),
+      end="",
+      flush=True,
+    )
   except BrokenPipeError:
     _leave_pipe()
   sys.exit(0)

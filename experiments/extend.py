@@ -18,7 +18,7 @@ from pathlib import Path
 
 from absl import flags
 
-from experiments import command, folder, launch, learned, options, running
+from experiments import command, folder, launch, learned, running
 from mnemonics_jax.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -26,9 +26,9 @@ _OWN = (
   *("data", "workdir", "phases", "val_fraction", "strict"),
   *("checkpoint_every", "keep", "tensorboard", "devices"),
 )
-for _name in _OWN:  # Of `folder`, `options` and `launch`.
+for _name in _OWN:  # Those that `folder` has, too.
   flags.declare_key_flag(_name)
-del folder, options
+del folder
 
 USAGE = "python -m experiments.extend RUN --data=DIR --workdir=NEW"
 

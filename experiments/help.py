@@ -4,14 +4,15 @@ A flag is shown with the value that it has if it is not given: that of the chose
 preset.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+import dataclasses
 import shutil
 import textwrap
-from typing import Any
 
 from absl import flags
 
-Presets = Mapping[str, Mapping[str, Any]]
+from experiments.presets import Presets
+from experiments.settings import Settings
 
 # Flags by purpose; those of one command alone come last, under its own name.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -47,6 +48,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
   "Training": (
     "preset",
     "net",
+    "augment",
     "epochs",
     "base_epochs",
     "batch_size",
@@ -114,10 +116,6 @@ def _values(presets):
   """What settings are if no flag gives them."""
   if presets is None:
     return {}
-  import dataclasses
-
-  from experiments.settings import Settings
-
   defaults = {
     field.name: field.default
     for field in dataclasses.fields(Settings)

@@ -3,13 +3,12 @@
 A flag that is not given takes the value of the preset.
 """
 
-from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
 from absl import flags
 
-from experiments import launch
+from experiments import launch, presets
 from experiments.paper import BASELINE, STAGES
 from experiments.settings import Settings, check_effect
 from mnemonics_jax import registry
@@ -167,6 +166,12 @@ flags.DEFINE_enum(
   list(registry.NETWORKS),
   f"Network. {registry.choices(registry.NETWORKS)}.",
 )
+flags.DEFINE_enum(
+  "augment",
+  None,
+  list(registry.AUGMENTATIONS),
+  f"How training images vary. {registry.choices(registry.AUGMENTATIONS)}.",
+)
 flags.DEFINE_integer("epochs", None, "Epochs of every phase after phase 0.")
 flags.DEFINE_integer("base_epochs", None, "Epochs of phase 0.")
 flags.DEFINE_integer("batch_size", None, "Images per training step.")
@@ -258,15 +263,8 @@ def given_settings() -> dict[str, Any]:
   return given
 
 
-def settings_from_flags(
-  dataset: str, presets: Mapping[str, Mapping[str, Any]]
-) -> Settings:
-  """The preset, overridden by every flag that was given.
-
-  Args:
-    dataset: name of the data set.
-    presets: for each --preset the fields that differ from the defaults.
-  """
+def settings_from_flags(dataset: str) -> Settings:
+  """The preset of a data set, overridden by every flag that was given."""
   preset, given = FLAGS.preset, given_settings()
   if "phases" in given:
     if len(given["phases"]) != 1:
@@ -277,7 +275,7 @@ def settings_from_flags(
         "write `phases=5`",
       )
     (given["phases"],) = given["phases"]
-  values = {"dataset": dataset, "preset": preset, **presets[preset]}
+  values = {"dataset": dataset, "preset": preset, **presets.of(dataset)[preset]}
   if "method" in given:
     usual = registry.METHODS[given["method"]].finetune
     values |= {"finetune": usual} if usual != "none" else {}

@@ -26,7 +26,7 @@ import sys
 
 from absl import flags
 
-from experiments import launch, running
+from experiments import datasets, launch, running
 from experiments.tables import request as request_lib
 
 FLAGS = flags.FLAGS
@@ -38,10 +38,7 @@ def main(_) -> None:
   """Fills the table that the flags ask for, and prints it."""
   request = request_lib.request_from_flags()
   saving = running.saving_policy()
-  source = {}
-  if request.dataset == "cifar100":
-    source = dict(data_dir=FLAGS.data_dir, download=FLAGS.download)
-  dataset = running.load_data(request.dataset, **source)
+  dataset = datasets.load(request.settings(*next(iter(request.cells()))))
   # Imported here so that a mistake in the flags is answered at once.
   from experiments.tables import differences, views, writing
   from experiments.tables.filling import fill

@@ -16,6 +16,14 @@ def paper_number(
   return _number(f"table_{table}", quantity, row.paper, dataset, phases)
 
 
+def columns(dataset: str) -> tuple[int, ...]:
+  """Every N of which the paper has numbers for a data set."""
+  found = _published()
+  tables = [found[name] for name in found if name.startswith("table_")]
+  rows = [row for table in tables for row in table["avg_acc"].values()]
+  return tuple(found["columns_N"]) if any(dataset in r for r in rows) else ()
+
+
 def contradiction(
   table: str, quantity: str, row: Row, dataset: str, phases: int
 ) -> dict[str, float]:

@@ -8,21 +8,17 @@ from typing import Any
 
 from absl import flags
 
-from experiments import cifar, digits, options, running, workdirs
+from experiments import datasets, options, presets, running, workdirs
 from experiments.settings import Settings
+from experiments.tables import published
 from experiments.tables import rows as table_rows
 from experiments.tables.rows import Row
 from mnemonics_jax.errors import UserError
 
 FLAGS = flags.FLAGS
 
-_PRESETS = {"cifar100": cifar.PRESETS, "digits": digits.PRESETS}
-
 _TABLE = flags.DEFINE_enum(
   "table", None, table_rows.TABLES, "Which of the paper's tables."
-)
-_DATASET = flags.DEFINE_enum(
-  "dataset", "digits", sorted(_PRESETS), "Which data to fill it with."
 )
 _ROWS = flags.DEFINE_list(
   "rows", None, "Rows to run, by name; the default is all of the table."
@@ -44,14 +40,14 @@ _DECIDED = {
   "fresh": "start over with another --root",
   "base_models": "cells share them below --root; use --root",
 }
-for _flag in FLAGS.get_key_flags_for_module(cifar):
+for _flag in FLAGS.get_key_flags_for_module(options):
   if _flag.name not in _DECIDED:
     flags.declare_key_flag(_flag.name)
+for _name in datasets.KNOWN_FLAGS:
+  flags.declare_key_flag(_name)
 
 # Of settings in a file name; systems allow 255 characters in all.
 _LONGEST = 120
-
-_PHASES = {"cifar100": (5, 10, 25), "digits": (5,)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,13 +87,17 @@ class Request:
     name = "_".join([*parts, given] if given else parts)
     return name.replace(":", "-").replace("/", "-")
 
+  @property
+  def memory(self) -> dict[str, str]:
+    """The memory of the table where it is not the preset's."""
+    return table_rows.memory(self.table, self.dataset)
+
   def settings(self, row: Row, phases: int, seed: int) -> Settings:
-    memory = table_rows.memory(self.table, self.dataset)
     return table_rows.settings(
       row,
       dataset=self.dataset,
       preset=self.preset,
-      values={**_PRESETS[self.dataset][self.preset], **memory},
+      values={**presets.of(self.dataset)[self.preset], **self.memory},
       given=self.given,
       phases=phases,
       seed=seed,
@@ -110,7 +110,7 @@ class Request:
 
   def published(self, row: Row) -> dict[str, Any]:
     """What the paper's cells of a row set, beside its schedule."""
-    return {**row.cell, **table_rows.memory(self.table, self.dataset)}
+    return {**row.cell, **self.memory}
 
   def cells(self) -> Iterable[tuple[Row, int, int]]:
     """Every (row, N, seed); whole seeds first, so that pairs are complete."""
@@ -130,7 +130,8 @@ def request_from_flags() -> Request:
     if FLAGS[name].value not in (None, FLAGS[name].default):
       raise UserError(name, f"`{name}` is not for tables", instead)
   given = options.given_settings()
-  phases = given.pop("phases", _PHASES[_DATASET.value])
+  dataset = FLAGS.dataset
+  phases = given.pop("phases", _phases(dataset, FLAGS.preset))
   if not phases or len(set(phases)) < len(phases):
     raise UserError(
       "phases",
@@ -160,7 +161,7 @@ def request_from_flags() -> Request:
   root = running.directory("root", Path("runs"))
   request = Request(
     table=_TABLE.value,
-    dataset=_DATASET.value,
+    dataset=dataset,
     preset=FLAGS.preset,
     available=(*available, *bound),
     rows=(*rows, *(bound if _UPPER_BOUND.value else [])),
@@ -177,3 +178,9 @@ def request_from_flags() -> Request:
     )
   dataclasses.replace(request.settings(row, phases[0], seeds[0]), seeds=seeds)
   return request
+
+
+def _phases(dataset: str, preset: str) -> tuple[int, ...]:
+  """Every N that the paper has for a data set; else that of a run."""
+  usual = presets.of(dataset)[preset].get("phases", Settings.phases)
+  return published.columns(dataset) or (usual,)

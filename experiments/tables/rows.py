@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.paper import BASELINE, COMPONENTS, METHODS
 from experiments.settings import FINETUNING, LEARNING, Settings
-from mnemonics_jax import registry
+from mnemonics_jax import data, registry
 from mnemonics_jax.errors import UserError
 
 TABLES = ("1", "2", "s1", "s2")
@@ -142,7 +142,9 @@ def memory(table: str, dataset: str) -> dict[str, str]:
   """The memory of a table where it is not the preset's."""
   if table != "s1":
     return {}
-  return {"memory": "total:2000" if dataset == "cifar100" else "total:20"}
+  if dataset == "digits":
+    return {"memory": "total:20"}
+  return {"memory": f"total:{20 * (data.SOURCES[dataset].classes or 0)}"}
 
 
 def settings(

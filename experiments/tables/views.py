@@ -7,6 +7,7 @@ from typing import Any
 from experiments.tables import cells as table_cells
 from experiments.tables import differences, published
 from experiments.tables.cells import Cell, Sheet
+from mnemonics_jax.data import SOURCES
 from mnemonics_jax.report import markup, page
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
@@ -16,13 +17,12 @@ from mnemonics_jax.report.tables import (
   percent,
 )
 
-_NAMES = {"cifar100": "CIFAR-100"}
 _QUANTITIES = {"avg_acc": "average accuracy", "forgetting": "forgetting"}
 _DOUBTFUL = " †"  # Marks numbers that the paper prints otherwise elsewhere.
 
 
 def title(sheet: Sheet) -> str:
-  name = _NAMES.get(sheet.dataset, sheet.dataset)
+  name = SOURCES[sheet.dataset].title
   return f"Table {sheet.table.upper()} on {name}, --preset={sheet.preset}"
 
 
@@ -33,16 +33,17 @@ def introduction(sheet: Sheet) -> list[str]:
     " half-width of its 95 % confidence interval (Student's t; none where there"
     " is one seed)"
   )
-  if sheet.dataset == "cifar100":
+  name = SOURCES[sheet.dataset].title
+  if published.columns(sheet.dataset):
     text = [
       "Columns “paper” repeat what Liu et al. (CVPR 2020) print in their Table"
-      f" {sheet.table.upper()} for CIFAR-100, trained with their network and"
-      f" schedule; a dash stands where they print none. {measured}."
+      f" {sheet.table.upper()} for {name}, trained with their network"
+      f" and schedule; a dash stands where they print none. {measured}."
     ]
   else:
     text = [
-      f"The paper has no numbers for {sheet.dataset}, so its columns hold"
-      f" dashes. {measured}."
+      f"The paper has no numbers for {name}, so its columns hold dashes."
+      f" {measured}."
     ]
   done = [cell for cell in sheet.cells if cell["status"] == "finished"]
   if any(cell["departures"] for cell in done):
@@ -62,7 +63,7 @@ def _reduced(sheet, done):
     "Rows whose schedule is “reduced” can be compared with each other, not with"
     " published numbers"
   )
-  if sheet.dataset != "cifar100":
+  if not published.columns(sheet.dataset):
     return f"{text}."
   each = [cell["departures"] for cell in done]
   everywhere = [item for item in each[0] if all(item in d for d in each)]

@@ -10,8 +10,7 @@ Cut into phases they are what a run learns from:
 >>> [len(phase.labels) for phase in data.stream(digits, phases=5)]
 [719, 147, 146, 140, 144, 146]
 
-A new data set is a module with a function `load(data_dir, *, cache_dir, progress,
-share)`, which may take options of its own, and a line in `SOURCES`.
+`sources` lists them, and tells how to add one.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from typing import Any
 from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
 from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.data.sources import SOURCES, Option, Source
 from mnemonics_jax.data.stream import (
   ClassStream,
   PhaseData,
@@ -36,24 +36,17 @@ __all__ = [
   "ClassStream",
   "DataError",
   "Dataset",
+  "Option",
   "PhaseData",
   "Progress",
   "Share",
+  "Source",
   "StreamShape",
   "load",
   "read_images",
   "stream",
   "verify",
 ]
-
-# Modules with a function `load`. Each is imported when asked for: a message about
-# a missing directory should not wait for libraries that read images.
-SOURCES = {
-  "digits": "mnemonics_jax.data.digits",
-  "cifar100": "mnemonics_jax.data.cifar100",
-  "folder": "mnemonics_jax.data.folder",
-}
-"""The data sets by name, and the module that loads each."""
 
 
 def load(
@@ -78,8 +71,8 @@ def load(
     progress: called with (done, total) while images are decoded.
     share: which part of the images this process decodes, if several do it
       together; each returns all of them.
-    **options: those of the data set: `download` of `cifar100`; `image_size`,
-      `val_fraction`, `strict`, `seed` and `least_classes` of `folder`.
+    **options: those of the data set, such as `download` of `cifar100`, or
+      `image_size` of `folder`.
 
   Raises:
     DataError: names the setting, the problem and the fix.
@@ -91,7 +84,7 @@ def load(
         f"There is no data set {name!r}",
         f"choose {', '.join(SOURCES)}",
       )
-    loader = importlib.import_module(SOURCES[name]).load
+    loader = importlib.import_module(SOURCES[name].module).load
     common = dict(cache_dir=cache_dir, progress=progress, share=share)
     _check_options(name, loader, common, options)
     dataset = loader(data_dir, **common, **options)

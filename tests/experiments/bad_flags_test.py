@@ -52,6 +52,7 @@ COMMON = {
   "seeds": ["", "a,b", "1,1", "-1", "1.5", "0,,1", "4294967296"],
   "preset": ["long", "", "paper,short"],
   "net": ["resnet50", "", "resnet8,resnet32"],
+  "augment": ["mirror", "", "crop,flip"],
   "epochs": ["0", "-3", "few", "1.5", "99999999999999999999"],
   "base_epochs": ["0", "-3", "few", "99999999"],
   "batch_size": ["0", "-1", "64.0", "100000000"],
@@ -103,6 +104,7 @@ SPECIFIC = {
   "export": {"to": ["", "a_file", "full"]},
   "cache": {"clear": ["maybe", "2", ""]},
   "report": {"output": ["", "run/results.json", "a_file/page.html", "pipe.html", LONG]},
+  "learn": {"dataset": ["mnist", "", "folder"]},
   "tables": {
     "table": ["3", "", "1,2"],
     "dataset": ["mnist", "", "folder"],
@@ -124,8 +126,8 @@ VALID = {
 
 def mistakes(experiment):
   specific = SPECIFIC.get(experiment, {})
-  if experiment in ("cache", *WITH_ARGUMENTS):
-    return specific
+  if experiment in ("cache", "learn", *WITH_ARGUMENTS):
+    return specific  # Those of `learn` are the data sets' own commands'.
   if experiment == "tables":
     # Its rows decide what other flags would contradict.
     alone = {f: [v for v in COMMON[f] if " " not in v] for f in COMMON}

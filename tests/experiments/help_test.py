@@ -14,7 +14,7 @@ import pytest
 
 from experiments import help as help_lib
 from experiments import launch, options
-from experiments.__main__ import EXPERIMENTS
+from experiments.__main__ import EXPERIMENTS, LEARNING
 
 ROOT = Path(__file__).parents[2]
 DOORS = {
@@ -31,7 +31,8 @@ FLAGS = {
   "digits": {"method", "less_forget", "workdir", "devices"},
   "cifar": {"method", "data_dir", "download"},
   "folder": {"method", "data", "image_size"},
-  "tables": {"table", "rows", "root", "epochs", "data_dir"},
+  "learn": {"method", "dataset", "data_dir", "download"},
+  "tables": {"table", "dataset", "rows", "root", "epochs", "data_dir"},
   "report": {"output"},
   "predict": {"top", "csv", "confusion", "seed", "phase"},
   "export": {"to", "seed", "phase"},
@@ -42,6 +43,7 @@ OTHERS = {
   "digits": {"data_dir", "table", "output"},
   "cifar": {"image_size", "table", "output"},
   "folder": {"data_dir", "table", "output"},
+  "learn": {"data", "image_size", "table", "output"},
   # Its rows or --root decide these.
   "tables": {"workdir", "fresh", "method", "exemplars", "output"},
   "report": {"method", "workdir", "devices"},
@@ -75,7 +77,7 @@ def test_help_shows_the_commands_words_and_flags(tmp_path, door, name):
   assert FLAGS[name] <= shown and not OTHERS[name] & shown
 
 
-@pytest.mark.parametrize("name", ["digits", "cifar", "folder"])
+@pytest.mark.parametrize("name", LEARNING)
 def test_every_shared_flag_has_a_purpose(name):
   """And every purpose has a flag."""
   module = importlib.import_module(f"experiments.{name}")
@@ -84,7 +86,7 @@ def test_every_shared_flag_has_a_purpose(name):
   } | {flag.name for flag in flags.FLAGS.get_key_flags_for_module(launch)}
   listed = [flag for names in help_lib.GROUPS.values() for flag in names]
   assert len(listed) == len(set(listed)) and set(listed) == shared
-  assert module.PRESETS.keys() == {"paper", "short", "smoke"}
+  assert module.presets().keys() == {"paper", "short", "smoke"}
 
 
 def test_defaults_are_those_of_the_preset(tmp_path):

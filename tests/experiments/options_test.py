@@ -1,19 +1,18 @@
 """Flags and presets: what was typed wins, what was not is the preset's."""
 
-from absl import flags
 from absl.testing import flagsaver
 import pytest
 
-from experiments import cifar, digits, folder, options
+from experiments import folder, options, presets
 from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
 
-FLAGS = flags.FLAGS
+FLAGS = folder.FLAGS
 
 
-def settings(presets=digits.PRESETS, dataset="digits", **given):
+def settings(dataset="digits", **given):
   with flagsaver.as_parsed(**given):
-    return options.settings_from_flags(dataset, presets)
+    return options.settings_from_flags(dataset)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +25,7 @@ def settings(presets=digits.PRESETS, dataset="digits", **given):
     "transfer": registry.TRANSFERS,
     "finetune": registry.FINETUNES,
     "net": registry.NETWORKS,
+    "augment": registry.AUGMENTATIONS,
   }.items(),
 )
 def test_choices_are_those_of_the_registry(flag, names):
@@ -34,7 +34,7 @@ def test_choices_are_those_of_the_registry(flag, names):
 
 def test_every_setting_has_a_flag_that_explains_it():
   fields = set(options.Settings.__dataclass_fields__)
-  of_presets = {"dataset", "augment", "milestones"}
+  of_presets = {"milestones"}
   for name in fields - of_presets:
     assert len(FLAGS[name].help) >= 8, name
 
@@ -49,9 +49,9 @@ def test_a_flag_wins_over_its_preset():
 
 def test_the_less_forget_weight_is_that_of_the_data():
   assert settings().less_forget == 5.0
-  assert settings(cifar.PRESETS, "cifar100", preset="paper").less_forget == 5.0
-  for preset in folder.PRESETS:
-    found = settings(folder.PRESETS, "folder", preset=preset)
+  assert settings("cifar100", preset="paper").less_forget == 5.0
+  for preset in presets.of("folder"):
+    found = settings("folder", preset=preset)
     assert found.less_forget == 10.0
   assert settings(less_forget="7.5").less_forget == 7.5
   with pytest.raises(UserError, match="`less_forget` has no effect"):

@@ -5,31 +5,27 @@ import dataclasses
 from absl.testing import flagsaver
 import pytest
 
-from experiments import cifar, digits, folder, options
+from experiments import options, presets
 from experiments.paper import departures, follows_paper
 from experiments.settings import Settings, without_effect
 
-PAPER = Settings("cifar100", "paper", **cifar.PRESETS["paper"])
+PAPER = Settings("cifar100", "paper", **presets.of("cifar100")["paper"])
 HERDING = dataclasses.replace(
   PAPER, exemplars="herding", adjust=False, transfer="none", finetune="none"
 )
-IMAGES = Settings("folder", "paper", **folder.PRESETS["paper"])
+IMAGES = Settings("folder", "paper", **presets.of("folder")["paper"])
 
 
-def given(presets=cifar.PRESETS, dataset="cifar100", **flags):
+def given(dataset="cifar100", **flags):
   with flagsaver.as_parsed(preset="paper", **flags):
-    return options.settings_from_flags(dataset, presets)
+    return options.settings_from_flags(dataset)
 
 
 def test_the_preset_has_the_papers_stages_for_learned_exemplars():
   stages = lambda s: (s.exemplars, s.adjust, s.transfer, s.finetune)
   complete = ("mnemonics", True, "in_out", "all")
-  for presets, dataset in [
-    (cifar.PRESETS, "cifar100"),
-    (folder.PRESETS, "folder"),
-    (digits.PRESETS, "digits"),
-  ]:
-    assert stages(given(presets, dataset)) == complete
+  for dataset in presets.PRESETS:
+    assert stages(given(dataset)) == complete
   assert stages(given(exemplars="mnemonics", method="bic")) == complete
   assert stages(given(transfer="none")) == ("mnemonics", True, "none", "all")
   plain = ("herding", False, "none", "none")

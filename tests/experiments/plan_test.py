@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import tiny
 
-from experiments import cifar, plan
+from experiments import plan, presets
 from experiments.settings import Settings, build
 
 PLAIN = Settings(
@@ -35,7 +35,7 @@ def test_it_tells_what_is_learned_how_and_where_to():
 
 
 def test_a_preset_that_is_the_papers_no_more_says_why():
-  settings = Settings("cifar100", "paper", **cifar.PRESETS["paper"])
+  settings = Settings("cifar100", "paper", **presets.of("cifar100")["paper"])
   config, stream = build(
     dataclasses.replace(PLAIN, net="resnet32"), tiny.dataset()
   )

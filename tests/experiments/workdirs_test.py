@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import digits, folder, workdirs
+from experiments import presets, workdirs
 from experiments.settings import Settings
 from mnemonics_jax.errors import UserError
 
-DIGITS = Settings("digits", "smoke", **digits.PRESETS["smoke"])
+DIGITS = Settings("digits", "smoke", **presets.of("digits")["smoke"])
 
 
 def name(settings=DIGITS, data=17, root="runs"):
@@ -19,7 +19,9 @@ def name(settings=DIGITS, data=17, root="runs"):
 def test_names_tell_what_is_run():
   assert name().parent == Path("runs")
   assert name().name.startswith("digits_lucir_mnemonics_per_class-5_n5_")
-  images = Settings("folder", "short", **folder.PRESETS["short"], data="x")
+  images = Settings(
+    "folder", "short", **presets.of("folder")["short"], data="x"
+  )
   assert name(images, root="elsewhere").parent == Path("elsewhere")
   assert name() == name()  # Runs must be found again.
 

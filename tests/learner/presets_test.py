@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments import cifar
+from experiments import presets
 from mnemonics_jax import Learner, UserError
 from mnemonics_jax.learner.presets import fields
 
@@ -40,7 +40,10 @@ def test_a_method_brings_its_own_fine_tune():
 
 @pytest.mark.parametrize("preset", ["paper", "short", "smoke"])
 def test_schedules_are_those_for_cifar(preset):
-  ours, flags = fields(preset, "mnemonics", "lucir"), cifar.PRESETS[preset]
+  ours, flags = (
+    fields(preset, "mnemonics", "lucir"),
+    presets.of("cifar100")[preset],
+  )
   assert ours["base"].epochs == flags["base_epochs"]
   assert ours["train"].epochs == flags["epochs"]
   assert ours["balance"].epochs == flags["finetune_epochs"]

@@ -46,3 +46,9 @@ def test_where_the_paper_contradicts_itself():
   assert found == {
     (table, "forgetting", row, 25): printed for table, row in rows.items()
   }
+
+
+def test_columns_are_those_of_the_papers_data_sets():
+  assert published.columns("cifar100") == (5, 10, 25)
+  assert published.columns("imagenet") == (5, 10, 25)  # In Table 1 alone.
+  assert published.columns("digits") == ()

@@ -1,5 +1,6 @@
 """The registry of data sets: one line each, read by everybody."""
 
+import importlib
 import inspect
 from pathlib import Path
 import subprocess
@@ -14,21 +15,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("name", data.SOURCES)
 def test_every_source_takes_what_load_gives(name):
-  module = __import__(data.SOURCES[name], fromlist=["load"])
+  source = data.SOURCES[name]
+  module = importlib.import_module(source.module)
   parameters = list(inspect.signature(module.load).parameters.values())
   first, *others = parameters
   assert first.name == "data_dir"
   assert all(p.kind is p.KEYWORD_ONLY for p in others)
   assert {"cache_dir", "progress", "share"} <= {p.name for p in others}
   assert all(p.default is not p.empty for p in others)
-
-
-def test_every_source_has_an_experiment():
-  written = "".join(
-    path.read_text() for path in (ROOT / "experiments").glob("*.py")
-  )
-  for name in data.SOURCES:
-    assert f'settings_from_flags("{name}"' in written
+  kinds = {p.name: type(p.default) for p in others} | {"data_dir": str}
+  for option, words in source.options.items():
+    assert (words.kind, bool(words.help)) == (kinds[option], True)
 
 
 def test_a_new_source_is_a_module_and_a_line(tmp_path, monkeypatch):
@@ -41,7 +38,8 @@ def test_a_new_source_is_a_module_and_a_line(tmp_path, monkeypatch):
     "  return dataclasses.replace(found, name='doubled', class_names=names)\n"
   )
   monkeypatch.syspath_prepend(tmp_path)
-  monkeypatch.setitem(data.SOURCES, "doubled", "doubled")
+  source = data.Source("doubled", "Doubled", "digits, called twice")
+  monkeypatch.setitem(data.SOURCES, "doubled", source)
   assert data.load("doubled", factor=2).class_names[:2] == ("00", "11")
   with pytest.raises(data.DataError, match="doubled has factor"):
     data.load("doubled", times=2)
@@ -51,8 +49,8 @@ def test_names_are_known_without_jax_and_without_the_loaders():
   code = (
     "import sys; import mnemonics_jax.data as data; print(*data.SOURCES);"
     "data.ClassStream, data.PhaseData, data.StreamShape, data.stream;"
-    "print(sorted({'jax', 'PIL', 'sklearn', *data.SOURCES.values()}"
-    " & set(sys.modules)))"
+    "modules = {source.module for source in data.SOURCES.values()};"
+    "print(sorted({'jax', 'PIL', 'sklearn', *modules} & set(sys.modules)))"
   )
   done = subprocess.run(
     [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True

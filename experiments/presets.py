@@ -1,0 +1,80 @@
+"""What settings are where no flag says otherwise: presets by data set.
+
+A data set that has none of its own here has those of CIFAR-100.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.paper import MNEMONICS, PAPER, PAPER_IMAGENET
+
+Presets = Mapping[str, Mapping[str, Any]]
+
+_CIFAR100 = {
+  "paper": PAPER,
+  "short": dict(
+    net="resnet8",
+    epochs=10,
+    base_epochs=20,
+    finetune="head",  # results/defaults tells why.
+    finetune_epochs=10,
+  ),
+  "smoke": dict(
+    net="resnet8",
+    finetune="head",
+    epochs=1,
+    base_epochs=2,
+    finetune_epochs=1,
+    meta_epochs=1,
+    images_per_class=50,
+  ),
+}
+
+_DIGITS = dict(
+  net="resnet8",
+  augment="crop",
+  base_classes=5,
+  phases=5,
+  memory="per_class:5",
+  batch_size=64,
+)
+_DIGITS_SHORT = dict(_DIGITS, finetune="head")  # results/defaults tells why.
+
+_FOLDER = dict(
+  memory="per_class:10",
+  val_fraction=0.2,
+  net="resnet8",
+  augment="resized_crop",
+  image_size=64,
+  less_forget=10.0,  # As on ImageNet.
+  finetune="head",  # results/defaults tells why.
+  batch_size=32,
+)
+
+PRESETS: Mapping[str, Presets] = {
+  "cifar100": _CIFAR100,
+  "digits": {
+    "paper": dict(
+      _DIGITS,
+      batch_size=128,
+      reference_code=True,
+      recipe="paper",
+      init_exemplars="random",
+      **MNEMONICS,
+    ),
+    "short": dict(_DIGITS_SHORT, epochs=30, base_epochs=30, finetune_epochs=20),
+    "smoke": dict(_DIGITS_SHORT, epochs=2, base_epochs=3, finetune_epochs=2),
+  },
+  "folder": {
+    "paper": dict(PAPER_IMAGENET, val_fraction=0.2),
+    "short": dict(_FOLDER, epochs=20, base_epochs=40, finetune_epochs=20),
+    "smoke": dict(
+      _FOLDER, epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1
+    ),
+  },
+}
+
+
+def of(dataset: str) -> Presets:
+  """By name of a preset the settings that differ from `Settings`' defaults."""
+  return PRESETS.get(dataset, _CIFAR100)

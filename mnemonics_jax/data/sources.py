@@ -1,0 +1,88 @@
+"""The data sets by name: where each comes from, and what to say about it.
+
+For flags, help and reports, which must not wait for what reads images: nothing is
+imported before a data set is loaded. A new one is a module with a function
+`load(data_dir, *, cache_dir, progress, share)`, which may take options of its own
+and returns a `Dataset`, and an entry in `SOURCES`.
+"""
+
+from collections.abc import Mapping
+import types
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+  """A setting that one data set has.
+
+  >>> SOURCES["cifar100"].options["download"].kind
+  <class 'bool'>
+
+  Attributes:
+    kind: `bool`, `int`, `float` or `str`.
+    help: what it does.
+  """
+
+  kind: type
+  help: str
+
+
+class Source(NamedTuple):
+  """A data set in words, and the module that loads it.
+
+  >>> SOURCES["cifar100"].title, SOURCES["cifar100"].classes
+  ('CIFAR-100', 100)
+
+  Attributes:
+    module: has the function `load`.
+    title: what people call it.
+    help: what it consists of.
+    classes: how many it has; None if that depends on a directory.
+    options: arguments of `load` that a user may choose.
+  """
+
+  module: str
+  title: str
+  help: str
+  classes: int | None = None
+  options: Mapping[str, Option] = types.MappingProxyType({})
+
+
+SOURCES = {
+  "digits": Source(
+    "mnemonics_jax.data.digits",
+    "digits",
+    "1,797 grey images of 8×8 pixels, which come with scikit-learn",
+    classes=10,
+  ),
+  "cifar100": Source(
+    "mnemonics_jax.data.cifar100",
+    "CIFAR-100",
+    "60,000 photographs of 32×32 pixels",
+    classes=100,
+    options={
+      "data_dir": Option(
+        str,
+        "a TFDS data_dir, cifar-100-python/ or its .tar.gz; the default is"
+        " $MNEMONICS_DATA_DIR, then ~/tensorflow_datasets",
+      ),
+      "download": Option(bool, "fetch it through TFDS if it is not there"),
+    },
+  ),
+  "folder": Source(
+    "mnemonics_jax.data.folder",
+    "image folder",
+    "images of your own, a directory for each class",
+    options={
+      "image_size": Option(
+        int, "images are resized and cropped to this many pixels square"
+      ),
+      "val_fraction": Option(
+        float, "share of each class to test on when there is no val/"
+      ),
+      "strict": Option(
+        bool, "stop at an unreadable image instead of skipping it"
+      ),
+    },
+  ),
+}
+"""The data sets by name."""

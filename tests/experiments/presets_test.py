@@ -1,0 +1,31 @@
+"""Presets are settings, for every data set the same three."""
+
+import dataclasses
+
+import pytest
+
+from experiments import presets
+from experiments.settings import Settings
+from mnemonics_jax import data, registry
+
+FIELDS = {field.name for field in dataclasses.fields(Settings)}
+
+
+@pytest.mark.parametrize("dataset", data.SOURCES)
+def test_every_data_set_has_every_preset(dataset):
+  found = presets.of(dataset)
+  assert found.keys() == registry.PRESETS.keys()
+  for name, values in found.items():
+    assert values.keys() <= FIELDS
+    Settings(dataset, name, **values)  # Which checks itself.
+  epochs = [Settings(dataset, name, **found[name]).epochs for name in found]
+  assert epochs == sorted(epochs, reverse=True) and len(set(epochs)) == 3
+
+
+def test_presets_are_those_of_data_sets_that_exist():
+  assert presets.PRESETS.keys() <= data.SOURCES.keys()
+
+
+def test_others_are_treated_like_cifar():
+  assert presets.of("flowers") == presets.of("cifar100")
+  assert presets.of("flowers")["paper"]["net"] == "resnet32"
