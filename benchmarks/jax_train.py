@@ -9,6 +9,7 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments import allocation
 from mnemonics_jax import phase
 from mnemonics_jax.methods import Classes, LwF
 from mnemonics_jax.nn import networks, transfer
@@ -117,11 +118,16 @@ class Steps:
     self.state, self.sums = after
 
 
-def train_steps(path: str, network: str, kind: str, steps: int, devices=1):
+def train_steps(
+  path: str, network: str, kind: str, steps: int, devices=1, keep_memory=False
+):
   """`steps` SGD steps in one call, as `phase.fit` makes them.
 
-  Returns the sum of their losses.
+  With `keep_memory` the process keeps what it frees, as commands do. Returns the
+  sum of their losses.
   """
+  if keep_memory:
+    allocation.keep_freed_memory()
   jax.config.update("jax_num_cpu_devices", devices)
   with mesh.use(devices):
     ours = Steps(path, network, kind)

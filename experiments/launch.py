@@ -16,8 +16,9 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
   "devices",
   "all",
-  "Devices that share every batch: all, or a number of them. On a CPU, which is"
-  " one device, that many of its cores become devices.",
+  "Devices that share every batch: all, or a number of them. On a CPU that many"
+  " of its cores become devices; by default it is one device, or one per core"
+  " where no C++ compiler is found, which is faster there.",
 )
 flags.DEFINE_string(
   "coordinator",
@@ -43,6 +44,7 @@ def computing() -> Iterator[None]:
   # Imported here so that a mistake in the flags is answered at once.
   import jax
 
+  from mnemonics_jax.nn.native import choice
   from mnemonics_jax.parallel import mesh, processes
 
   distributed = processes.connect(
@@ -50,6 +52,8 @@ def computing() -> Iterator[None]:
   )
   if count is not None:
     mesh.split_cpu(count)
+  elif not distributed and not choice.choose().is_native:
+    mesh.split_cpu()  # XLA's kernel gradient keeps one thread of a device busy.
   there = jax.device_count()
   if count is not None and count > there:
     raise UserError(

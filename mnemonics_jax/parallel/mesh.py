@@ -36,8 +36,10 @@ def use(count: int | None = None) -> contextlib.AbstractContextManager[Any]:
   )
 
 
-def split_cpu(count: int) -> None:
+def split_cpu(count: int | None = None) -> None:
   """Lets a CPU be as many devices, but no more than it has cores.
+
+  None makes a device of every core.
 
   Has no effect once JAX has started, or if the environment has decided it.
   """
@@ -48,7 +50,7 @@ def split_cpu(count: int) -> None:
   affinity = getattr(os, "sched_getaffinity", None)  # Only on Linux.
   cores = len(affinity(0)) if affinity else os.cpu_count() or 1
   with contextlib.suppress(RuntimeError):  # JAX has started: it is too late.
-    jax.config.update("jax_num_cpu_devices", min(count, cores))
+    jax.config.update("jax_num_cpu_devices", min(count or cores, cores))
 
 
 def device_count() -> int:
