@@ -6,18 +6,10 @@
 Digits have ten classes, too few for 25 phases. Here every fifth image of a digit
 makes a class of its own: 50 classes of about 29 images, 25 of them in phase 0 and
 one in each later phase. As classes they are nonsense, but the work of a phase is
-real: LUCIR, learned and adjusted exemplars, a fine-tune.
-
-The second table is how long a start takes until its first step has ended, and
-altogether, with an empty cache of compiled programs and with a full one.
+real: LUCIR, learned and adjusted exemplars, a fine-tune. `start` measures starts.
 """
 
 import dataclasses
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import time
 from typing import Any
 
@@ -35,7 +27,6 @@ _OUTPUT = flags.DEFINE_string(
   "output", None, "JSON file; the default is below benchmarks/results."
 )
 _SPLIT = 5
-_ROOT = pathlib.Path(__file__).parents[1]
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
@@ -52,16 +43,6 @@ def main(_):
       "programs compiled": row["compiled"],
       "compiling": f"{row['compile_seconds']:.1f} s",
       "running": f"{row['seconds'] - row['compile_seconds']:.1f} s",
-    },
-  )
-  results.add(
-    "start_up",
-    "Starts",
-    start_up(),
-    lambda row: {
-      "start": row["name"],
-      "first step": f"{row['first_step']:.1f} s",
-      "whole run": f"{row['seconds']:.1f} s",
     },
   )
 
@@ -132,42 +113,6 @@ def pseudo_classes(digits: Dataset) -> Dataset:
       f"{name}, part {i}" for name in digits.class_names for i in range(_SPLIT)
     ),
   )
-
-
-def start_up() -> list[dict[str, Any]]:
-  """A short run of the command, with an empty cache and again.
-
-  The first epoch is one step: 60 images in batches of 64.
-  """
-  rows = []
-  with tempfile.TemporaryDirectory() as folder:
-    for name in ("empty cache", "full cache"):
-      began, first = time.perf_counter(), None
-      process = subprocess.Popen(
-        [
-          *(sys.executable, "-m", "experiments.digits", "--preset=smoke"),
-          *("--phases=1", f"--workdir={folder}/run", "--fresh"),
-          "--images_per_class=12",
-        ],
-        cwd=_ROOT,
-        # The command itself keeps what it compiles, below this directory.
-        env=os.environ
-        | {"XDG_CACHE_HOME": f"{folder}/cache", "PYTHONPATH": str(_ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-      )
-      assert process.stdout is not None
-      text = []
-      for line in process.stdout:
-        text.append(line)
-        if first is None and "epoch 1/" in line:
-          first = time.perf_counter() - began
-      if process.wait() or first is None:
-        raise RuntimeError("".join(text))
-      seconds = time.perf_counter() - began
-      rows.append({"name": name, "first_step": first, "seconds": seconds})
-  return rows
 
 
 if __name__ == "__main__":

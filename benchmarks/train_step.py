@@ -113,8 +113,11 @@ def _compare(path, network, kind, steps, has_torch, peak):
       "jax_train:train_steps", environment=native, devices=many, **ours
     ),
     "ours as a command without a compiler runs it": lambda: _contestant(
-      "jax_train:train_steps", environment=xla, devices=many,
-      keep_memory=True, **ours,
+      "jax_train:train_steps",
+      environment=xla,
+      devices=many,
+      keep_memory=True,
+      **ours,
     ),
     "flax, plain lax.conv": lambda: _contestant(
       "jax_train:plain_steps", **ours

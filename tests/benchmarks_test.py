@@ -95,6 +95,15 @@ def test_phases_quick(tmp_path):
 
 
 @pytest.mark.slow
+def test_start_quick(tmp_path):
+  results, _ = _quick("start", tmp_path)
+  first, second, continued = results["digits_preset=smoke"]["rows"]
+  assert second["compile"] < first["compile"] / 2
+  assert continued["compile"] < first["compile"] / 2
+  assert first["programs"] == second["programs"] > 50
+
+
+@pytest.mark.slow
 def test_scaling_quick(tmp_path):
   results, _ = _quick("scaling", tmp_path, "--rounds=1")
   for row in results["devices"]["rows"]:
