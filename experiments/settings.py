@@ -6,7 +6,6 @@ own configuration for a data set and refuses what cannot be run.
 
 from collections.abc import Container
 import dataclasses
-import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -84,30 +83,20 @@ class Settings:
   def identity(self) -> dict[str, Any]:
     """What decides a run's numbers, as JSON would give it back.
 
-    Runs of earlier versions keep their names: newer settings only appear when
-    they differ from what was done before.
+    Settings without effect have their defaults: runs that differ in nothing else
+    are the same run.
     """
-    values = json.loads(json.dumps(dataclasses.asdict(self)))
+    idle = without_effect(self)
+    values = {
+      field.name: field.default
+      if field.name in idle
+      else getattr(self, field.name)
+      for field in dataclasses.fields(self)
+    }
+    if "validate_on" not in idle:
+      values["validate_on"] = self.validated_on
     del values["remat"]  # It changes what is stored, not what is computed.
-    values["validate_on"] = self.validated_on
-    # What has no effect on a run is no part of it.
-    if self.exemplars != "mnemonics":
-      del values["validate_on"]
-    if self.method == "joint":
-      del values["reference_code"]
-    before = {
-      "dtype": "float32",
-      "exemplar_chunk": None,
-      "less_forget": 10.0 if self.dataset == "folder" else 5.0,
-      "adjust_parts": 2,
-      "validate_on": "all",
-      "reference_code": False,
-    }
-    return {
-      name: value
-      for name, value in values.items()
-      if name not in before or value != before[name]
-    }
+    return json.loads(json.dumps(values))
 
 
 # The smallest and the largest value that makes sense, where there are both.
@@ -164,18 +153,6 @@ def _check_ranges(settings):
     )
 
 
-# Settings that only matter when exemplars are learned, or with a fine-tune.
-LEARNING = (
-  "augment_exemplars",
-  "exemplar_chunk",
-  "max_change",
-  "meta_epochs",
-  "recipe",
-  "scope",
-)
-FINETUNING = ("finetune_epochs", "finetune_learning_rate")
-
-
 def check_effect(settings: Settings, given: Container[str]) -> None:
   """Refuses settings that were asked for but would change nothing.
 
@@ -184,7 +161,8 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
     given: names of the settings that the user has chosen.
   """
   for name, other in without_effect(settings).items():
-    if name in given:
+    # What is switched off is only redundant.
+    if name in given and not (name in _STAGES and _off(settings, name)):
       raise UserError(
         name,
         f"`{name}` has no effect with {other}",
@@ -192,40 +170,48 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
       )
 
 
+# What joint training leaves out.
+_STAGES = ("adjust", "finetune", "transfer", "reference_code")
+# Settings that only matter when exemplars are learned, or with a fine-tune.
+_LEARNING = (
+  "augment_exemplars",
+  "exemplar_chunk",
+  "max_change",
+  "meta_epochs",
+  "recipe",
+  "scope",
+)
+_FINETUNING = ("finetune_epochs", "finetune_learning_rate")
+
+
+def _off(settings, name):
+  return getattr(settings, name) in (False, "none")
+
+
 def without_effect(settings: Settings) -> dict[str, str]:
-  """Names of settings that would change nothing, and because of what."""
+  """Names of settings that change nothing, and because of what."""
+  joint = "`method=joint`, which sees all data again,"
+  is_joint = settings.method == "joint"
+  chosen = f"`exemplars={settings.exemplars}`"
   learned = settings.exemplars == "mnemonics"
-  idle = []
-  if settings.method == "joint":
-    # Switched off they are only redundant.
-    on = [
-      settings.adjust,
-      settings.finetune != "none",
-      settings.transfer != "none",
-      settings.reference_code,
-    ]
-    names = itertools.compress(
-      ("adjust", "finetune", "transfer", "reference_code"), on
-    )
-    idle.append((names, "`method=joint`, which sees all data again,"))
-  if not (learned or settings.adjust):
-    idle.append((LEARNING, f"`exemplars={settings.exemplars}` and --noadjust"))
+  adjusted = settings.adjust and not is_joint
+  found: dict[str, str] = {}
+  if is_joint:
+    found |= dict.fromkeys(_STAGES, joint)
+  if not (learned or adjusted):
+    found |= dict.fromkeys(_LEARNING, f"{chosen} and --noadjust")
   if not learned:
-    chosen = f"`exemplars={settings.exemplars}`"
-    idle.append((("init_exemplars", "validate_on"), chosen))
-  if not settings.adjust:
-    idle.append((("adjust_parts",), "--noadjust"))
-  if settings.finetune == "none":
-    idle.append((FINETUNING, "`finetune=none`"))
+    found |= dict.fromkeys(("init_exemplars", "validate_on"), chosen)
+  if not adjusted:
+    found["adjust_parts"] = joint if settings.adjust else "--noadjust"
+  if is_joint or _off(settings, "finetune"):
+    other = "`finetune=none`" if _off(settings, "finetune") else joint
+    found |= dict.fromkeys(_FINETUNING, other)
   if not settings.forgets_less:
     other = "`method=lucir` --nodistill"
     if settings.method != "lucir":
       other = f"`method={settings.method}`"
-    idle.append((("less_forget",), other))
-  found = {}
-  for names, other in idle:
-    for name in names:
-      found.setdefault(name, other)
+    found["less_forget"] = other
   return found
 
 

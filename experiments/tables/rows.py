@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 from experiments.paper import BASELINE, COMPONENTS, METHODS
-from experiments.settings import FINETUNING, LEARNING, Settings
+from experiments.settings import Settings
 from mnemonics_jax import data, registry
 from mnemonics_jax.errors import UserError
 
@@ -168,18 +168,5 @@ def settings(
     phases: N.
     seed: the one seed of this cell.
   """
-  decided = {**row.defaults, **given, **row.fixed}
-  # Flags without effect on this row are dropped: tables share its runs.
-  idle = []
-  if row.fixed["exemplars"] != "mnemonics":
-    idle += ["init_exemplars", "validate_on"]
-    idle += [*([] if row.fixed["adjust"] else LEARNING)]
-  if not row.fixed["adjust"]:
-    idle += ["adjust_parts"]
-  if decided.get("finetune", "none") == "none":
-    idle += FINETUNING
-  if row.fixed["method"] != "lucir" or not decided.get("distill", True):
-    idle += ["less_forget"]
-  decided = {k: v for k, v in decided.items() if k not in idle}
   cell = dict(dataset=dataset, preset=preset, phases=phases, seeds=(seed,))
-  return Settings(**{**values, **decided, **cell})
+  return Settings(**{**values, **row.defaults, **given, **row.fixed, **cell})

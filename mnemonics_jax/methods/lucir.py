@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 from mnemonics_jax import losses
 from mnemonics_jax.methods.base import Classes, Method
 from mnemonics_jax.nn.heads import CosineHead, Head, imprint
-from mnemonics_jax.nn.identity import later
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +35,7 @@ class LUCIR(Method):
   top: int = 2
   margin: float = 0.5
   ranking_weight: float = 1.0
-  reduction: str = later("sum")
+  reduction: str = "sum"
 
   def begin_phase(self, variables, means, classes):
     """Imprints new rows, as long as the old ones are on average."""

@@ -1,11 +1,9 @@
 """What a configuration is, as JSON: the key of whatever was made with it.
 
 Equal configurations have equal identities, whatever the process. A field that
-does not change the result stays out of them, and one that came later stays out
-while it has its default, so that what is older keeps its identity:
+does not change the result stays out of them:
 
   remat: bool = dataclasses.field(default=False, metadata={"identity": False})
-  parts: int = later(2)
 """
 
 import dataclasses
@@ -16,19 +14,6 @@ from flax import linen as nn
 
 # What flax adds to the fields of every module: where it hangs, not what it is.
 _OF_FLAX = ("parent", "name")
-
-
-def later(default: Any) -> Any:
-  """A field that is part of an identity only when it has another value.
-
-  >>> @dataclasses.dataclass(frozen=True)
-  ... class Grown:
-  ...   size: int
-  ...   parts: int = later(2)
-  >>> identity(Grown(5))["fields"], identity(Grown(5, parts=3))["fields"]
-  ({'size': 5}, {'size': 5, 'parts': 3})
-  """
-  return dataclasses.field(default=default, metadata={"identity": "changed"})
 
 
 def identity(value: Any) -> Any:
@@ -59,7 +44,7 @@ def identity(value: Any) -> Any:
     names = [
       field.name
       for field in dataclasses.fields(value)  # pyright: ignore[reportArgumentType]
-      if _counts(field, getattr(value, field.name))
+      if field.metadata.get("identity", True)
       and not (isinstance(value, nn.Module) and field.name in _OF_FLAX)
     ]
     return _named(value, names)
@@ -67,12 +52,6 @@ def identity(value: Any) -> Any:
     f"{value!r} has no identity: it is a {type(value).__name__}. Describe it by a"
     " frozen dataclass (a callable one instead of a function)."
   )
-
-
-def _counts(field, value):
-  """Whether a field is part of the identity."""
-  kind = field.metadata.get("identity", True)
-  return value != field.default if kind == "changed" else kind
 
 
 def _is_frozen(value):

@@ -22,7 +22,6 @@ from jaxtyping import Array, Float
 
 from mnemonics_jax.nn.batch_norm import BatchNorm
 from mnemonics_jax.nn.conv import conv2d
-from mnemonics_jax.nn.identity import later
 from mnemonics_jax.types import PyTree, Variables
 
 CIFAR_MEAN = (0.5071, 0.4866, 0.4409)
@@ -130,7 +129,7 @@ class ResNet(nn.Module):
   dtype: str | None = None
   # It changes what is stored, not what is computed.
   remat: bool = dataclasses.field(default=False, metadata={"identity": False})
-  last_relu: bool = later(False)
+  last_relu: bool = False
 
   @nn.compact
   def __call__(

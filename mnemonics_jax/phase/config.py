@@ -11,7 +11,6 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.memory import MemoryPolicy, PerClass
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
-from mnemonics_jax.nn.identity import later
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase.level import Level
@@ -64,9 +63,9 @@ class Config:
   memory: MemoryPolicy = PerClass(20)
   exemplars: str = "herding"
   init_exemplars: str = "herding"
-  validate_on: str = later("all")
+  validate_on: str = "all"
   adjust: bool = False
-  adjust_parts: int = later(2)
+  adjust_parts: int = 2
   bilevel: BilevelConfig = BilevelConfig()
   augment_exemplars: bool = True
   exemplar_chunk: int | None = None

@@ -97,8 +97,7 @@ def _name(phase):
     identity(config.augment),
     config.sizes.pool,
     data.new_classes,
+    int(phase.held_out.sum()),  # How many depends on the memory.
   ]
-  if held_out := int(phase.held_out.sum()):
-    parts.append({"held_out": held_out})  # How many depends on the memory.
   digest.update(json.dumps(parts).encode())
   return digest.hexdigest()[:16]

@@ -59,22 +59,6 @@ def test_the_identity_is_what_json_gives_back():
   assert identity["seeds"] == [0] and identity["milestones"] == [0.5, 0.75]
 
 
-def test_settings_of_earlier_versions_have_the_identity_they_had():
-  newer = {"dtype", "exemplar_chunk", "less_forget", "adjust_parts",
-           "reference_code"}  # fmt: skip
-  assert not newer & PLAIN.identity().keys()
-  changed = dataclasses.replace(
-    PLAIN, dtype="bfloat16", exemplar_chunk=3, less_forget=7.0, adjust_parts=3,
-    reference_code=True,
-  )  # fmt: skip
-  assert newer <= changed.identity().keys()
-  # Image folders had another λ_base.
-  images = dataclasses.replace(PLAIN, dataset="folder", less_forget=10.0)
-  assert "less_forget" not in images.identity()
-  images = dataclasses.replace(images, less_forget=5.0)
-  assert images.identity()["less_forget"] == 5.0
-
-
 @pytest.mark.parametrize(
   "recipe, asked, found",
   [
@@ -87,17 +71,45 @@ def test_settings_of_earlier_versions_have_the_identity_they_had():
 def test_exemplars_are_validated_as_the_recipe_or_the_user_says(
   recipe, asked, found
 ):
-  """Runs are named by what was done, which had been `all` for both recipes."""
   settings = dataclasses.replace(PLAIN, recipe=recipe, validate_on=asked)
   assert build(settings, tiny.dataset())[0].validate_on == found
-  assert settings.identity().get("validate_on", "all") == found
+  assert settings.identity()["validate_on"] == found
 
 
-def test_what_changes_nothing_is_no_part_of_the_identity():
-  chosen = dataclasses.replace(PLAIN, exemplars="herding", recipe="paper")
-  assert "validate_on" not in chosen.identity()
-  joint = dataclasses.replace(chosen, method="joint", reference_code=True)
-  assert "reference_code" not in joint.identity()
+HERDING = dataclasses.replace(PLAIN, exemplars="herding")
+ADJUSTED = dataclasses.replace(HERDING, adjust=True)
+JOINT = dataclasses.replace(HERDING, method="joint")
+
+
+@pytest.mark.parametrize(
+  "settings, idle, matters",
+  [
+    (HERDING, dict(recipe="paper", validate_on="new"), dict(epochs=3)),
+    (HERDING, dict(init_exemplars="random", max_change=9), dict(adjust=True)),
+    (HERDING, dict(adjust_parts=3), dict(finetune="all")),
+    (ADJUSTED, dict(validate_on="new"), dict(recipe="paper")),
+    (ADJUSTED, dict(finetune_epochs=3), dict(adjust_parts=3)),
+    (PLAIN, dict(adjust_parts=3), dict(meta_epochs=3)),
+    (JOINT, dict(adjust=True, adjust_parts=3), dict(epochs=3)),
+    (JOINT, dict(finetune="all", finetune_epochs=3), dict(seeds=(1,))),
+    (JOINT, dict(transfer="out", reference_code=True), dict(net="resnet32")),
+    (JOINT, dict(less_forget=1.0), dict(exemplars="random")),
+  ],
+)
+def test_what_changes_nothing_changes_no_identity(settings, idle, matters):
+  same = dataclasses.replace(settings, **idle)
+  assert same.identity() == settings.identity()
+  other = dataclasses.replace(settings, **matters)
+  assert other.identity() != settings.identity()
+  # And nobody may ask for it.
+  for name in idle:
+    with pytest.raises(UserError, match=f"`{name}` has no effect with"):
+      check_effect(same, [name])
+  check_effect(other, matters)
+
+
+def test_what_is_switched_off_may_be_said():
+  check_effect(JOINT, ["adjust", "finetune", "transfer", "reference_code"])
 
 
 def test_remat_is_no_part_of_the_identity():

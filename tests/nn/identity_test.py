@@ -16,7 +16,7 @@ from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import AUGMENTATIONS, CropFlip
 from mnemonics_jax.nn.heads import CosineHead, LinearHead
-from mnemonics_jax.nn.identity import identity, later, restore
+from mnemonics_jax.nn.identity import identity, restore
 from mnemonics_jax.nn.model import Model
 
 
@@ -69,16 +69,6 @@ def test_fields_that_change_nothing_stay_out():
   assert identity(Cached(1)) != identity(Cached(2))
   # They are fields like any other for everything else.
   assert Cached(1, speed=2) != Cached(1)
-
-
-def test_fields_that_came_later_stay_out_until_they_are_changed():
-  @dataclasses.dataclass(frozen=True)
-  class Grown:
-    size: int
-    parts: int = later(2)
-
-  assert identity(Grown(1))["fields"] == {"size": 1}
-  assert identity(Grown(1, parts=3))["fields"] == {"size": 1, "parts": 3}
 
 
 def test_rematerialised_networks_are_the_same_network():
