@@ -12,7 +12,7 @@ from experiments.settings import Settings, build
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.progress import Event, Note, PhaseEnds, Report
+from mnemonics_jax.progress import DataReport, Event, Note, PhaseEnds, Report
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs import Policy
@@ -206,12 +206,12 @@ def load_data(
     console=out, transient=True, disable=not out.is_terminal
   ) as display:
     task = display.add_task(f"Reading {name}", total=None)
-    advance = lambda done, total: display.update(
-      task, completed=done, total=total
-    )
-    return data.load(
-      name, data_dir, progress=advance, share=_share(), **options
-    )
+
+    def hear(event: Event) -> None:
+      if isinstance(event, DataReport):
+        display.update(task, completed=event.done, total=event.total)
+
+    return data.load(name, data_dir, report=hear, share=_share(), **options)
 
 
 def _share() -> data.Share:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: five events, and one function that hears them.
+"""What work tells while it goes on: events, and one function that hears them.
 
 A `Report` is any function of an `Event`: the console, a log, a test. Whoever
 wants no news passes `ignore`. Nothing here needs JAX.
@@ -99,7 +99,23 @@ class Note(NamedTuple):
   text: str
 
 
-Event = RunBegins | SeedBegins | StepReport | PhaseEnds | Note
+class DataReport(NamedTuple):
+  """How far a data set has been read, fetched or written.
+
+  >>> report = DataReport(done=500, total=2000)
+  >>> f"{report.done / report.total:.0%}"
+  '25%'
+
+  Attributes:
+    done: images, or bytes.
+    total: of the same.
+  """
+
+  done: int
+  total: int
+
+
+Event = RunBegins | SeedBegins | StepReport | PhaseEnds | Note | DataReport
 Report = Callable[[Event], None]
 
 

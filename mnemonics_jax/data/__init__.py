@@ -20,7 +20,7 @@ import inspect
 import os
 from typing import Any
 
-from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.dataset import DataError, Dataset, verify
 from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.data.sources import SOURCES, Option, Source
@@ -30,6 +30,7 @@ from mnemonics_jax.data.stream import (
   StreamShape,
   stream,
 )
+from mnemonics_jax.progress import Report, ignore
 
 __all__ = [
   "SOURCES",
@@ -38,7 +39,6 @@ __all__ = [
   "Dataset",
   "Option",
   "PhaseData",
-  "Progress",
   "Share",
   "Source",
   "StreamShape",
@@ -54,7 +54,7 @@ def load(
   data_dir: str | os.PathLike | None = None,
   *,
   cache_dir: str | os.PathLike | None = None,
-  progress: Progress | None = None,
+  report: Report = ignore,
   share: Share = Share(),
   **options: Any,
 ) -> Dataset:
@@ -68,7 +68,7 @@ def load(
     name: one of `SOURCES`.
     data_dir: where to look; `digits` needs none, `cifar100` has defaults.
     cache_dir: where decoded arrays are kept; `~/.cache/mnemonics_jax` if None.
-    progress: called with (done, total) while images are decoded.
+    report: hears how far decoding has come.
     share: which part of the images this process decodes, if several do it
       together; each returns all of them.
     **options: those of the data set, such as `download` of `cifar100`, or
@@ -85,7 +85,7 @@ def load(
         f"choose {', '.join(SOURCES)}",
       )
     loader = importlib.import_module(SOURCES[name].module).load
-    common = dict(cache_dir=cache_dir, progress=progress, share=share)
+    common = dict(cache_dir=cache_dir, report=report, share=share)
     _check_options(name, loader, common, options)
     dataset = loader(data_dir, **common, **options)
     return verify(dataset, least_classes=options.get("least_classes", 2))

@@ -8,8 +8,9 @@ import numpy as np
 
 from mnemonics_jax.data import cifar_pickle, tfds_records
 from mnemonics_jax.data.cache import cached
-from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.dataset import DataError, Dataset, verify
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.progress import Report, ignore
 
 _MEAN = (0.5071, 0.4866, 0.4409)
 _STD = (0.2009, 0.1984, 0.2023)
@@ -21,7 +22,7 @@ def load(
   *,
   download: bool = False,
   cache_dir: str | os.PathLike | None = None,
-  progress: Progress | None = None,
+  report: Report = ignore,
   share: Share = Share(),
   md5: Mapping[str, str] = cifar_pickle.MD5,
   per_class: Mapping[str, int] = PER_CLASS,
@@ -34,14 +35,14 @@ def load(
       then `~/tensorflow_datasets`.
     download: whether to fetch from the network what is not there.
     cache_dir: where decoded arrays are kept.
-    progress: called while images are decoded.
+    report: hears how far decoding has come.
     share: which records this process decodes.
     md5: sums that the official files must have.
     per_class: how many images of each class each split must have.
   """
   root = directory(data_dir)
   if download:
-    share.first_process_first(lambda: _download(root, progress))
+    share.first_process_first(lambda: _download(root, report))
   source = _find(root)
   if source is None:
     raise _not_found(root)
@@ -55,7 +56,7 @@ def load(
 
   def build() -> Dataset:
     if module is tfds_records:
-      arrays, names = tfds_records.read(path, progress, share)
+      arrays, names = tfds_records.read(path, report, share)
     else:
       data = cifar_pickle.read(path, md5=md5)
       names = data.class_names
@@ -96,11 +97,11 @@ def directory(data_dir: str | os.PathLike | None) -> Path:
   return Path(os.path.expanduser(chosen or "~/tensorflow_datasets"))
 
 
-def _download(root: Path, progress: Progress | None) -> None:
+def _download(root: Path, report: Report) -> None:
   from mnemonics_jax.data import download
 
   if _find(root) is None:
-    download.cifar100(root, progress)
+    download.cifar100(root, report)
 
 
 def _find(root: Path):

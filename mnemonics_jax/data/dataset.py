@@ -1,6 +1,5 @@
 """A data set in memory, what makes it valid, and the error when it is not."""
 
-from collections.abc import Callable
 import dataclasses
 import functools
 import zlib
@@ -9,9 +8,6 @@ from jaxtyping import Int32, UInt8
 import numpy as np
 
 from mnemonics_jax.errors import UserError
-
-Progress = Callable[[int, int], None]
-"""Called as `progress(done, total)` while images are decoded."""
 
 
 class DataError(UserError):

@@ -4,8 +4,9 @@ import os
 
 import numpy as np
 
-from mnemonics_jax.data.dataset import Dataset, Progress
+from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.progress import Report, ignore
 
 # Of the training images of the split below, pixels scaled to [0, 1].
 _MEAN, _STD = 0.3052, 0.3760
@@ -15,7 +16,7 @@ def load(
   data_dir: str | os.PathLike | None = None,
   *,
   cache_dir: str | os.PathLike | None = None,
-  progress: Progress | None = None,
+  report: Report = ignore,
   share: Share = Share(),
 ) -> Dataset:
   """1,797 digits as RGB; every fifth image of each class is a test image.
@@ -23,7 +24,7 @@ def load(
   They come with scikit-learn: the arguments, which all data sets have, are not
   used.
   """
-  del data_dir, cache_dir, progress, share
+  del data_dir, cache_dir, report, share
   from sklearn.datasets import load_digits  # Takes a second to import.
 
   pixels, target = load_digits(return_X_y=True)

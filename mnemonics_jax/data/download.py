@@ -13,7 +13,8 @@ import tempfile
 import time
 
 from mnemonics_jax.data.cifar_pickle import URL
-from mnemonics_jax.data.dataset import DataError, Progress
+from mnemonics_jax.data.dataset import DataError
+from mnemonics_jax.progress import DataReport, Report, ignore
 
 _ARCHIVE_BYTES = 168_513_733
 _STALLED_SECONDS = 180
@@ -30,7 +31,7 @@ tfds.builder(
 """
 
 
-def cifar100(data_dir: Path, progress: Progress | None = None) -> None:
+def cifar100(data_dir: Path, report: Report = ignore) -> None:
   """Downloads and prepares `data_dir/cifar100` as array_record files."""
   if importlib.util.find_spec("tensorflow") is None:
     raise DataError(
@@ -53,7 +54,7 @@ def cifar100(data_dir: Path, progress: Progress | None = None) -> None:
       stderr=log,
     )
     try:
-      _watch(process, data_dir, progress)
+      _watch(process, data_dir, report)
     finally:
       process.kill()
       process.wait()
@@ -78,9 +79,7 @@ def _reachable(url: str) -> bool:
   return False
 
 
-def _watch(
-  process: subprocess.Popen, data_dir: Path, progress: Progress | None
-) -> None:
+def _watch(process: subprocess.Popen, data_dir: Path, report: Report) -> None:
   """Returns when the process has ended or has written nothing for long."""
   size, since = -1, time.monotonic()
   while process.poll() is None and time.monotonic() - since < _STALLED_SECONDS:
@@ -90,6 +89,5 @@ def _watch(
         written += path.stat().st_size
     if written != size:
       size, since = written, time.monotonic()
-      if progress:
-        progress(min(size, _ARCHIVE_BYTES), _ARCHIVE_BYTES)
+      report(DataReport(min(size, _ARCHIVE_BYTES), _ARCHIVE_BYTES))
     time.sleep(0.5)

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from mnemonics_jax.data.cache import cached
-from mnemonics_jax.data.dataset import DataError, Dataset, Progress, verify
+from mnemonics_jax.data.dataset import DataError, Dataset, verify
 from mnemonics_jax.data.listing import LAYOUT, Listing, odd, printable, scan
 from mnemonics_jax.data.reading import read_images
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.progress import Report, ignore
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
 _MIN_SIZE, _MAX_SIZE = 8, 1024
@@ -25,7 +26,7 @@ def load(
   seed: int = 0,
   least_classes: int = 2,
   cache_dir: str | os.PathLike | None = None,
-  progress: Progress | None = None,
+  report: Report = ignore,
   share: Share = Share(),
 ) -> Dataset:
   """Reads a directory of images.
@@ -38,7 +39,7 @@ def load(
     seed: decides which images are held out.
     least_classes: how many there must be; one is enough to go on with.
     cache_dir: where decoded arrays are kept.
-    progress: called while images are decoded.
+    report: hears how far decoding has come.
     share: which images this process decodes.
   """
   _check_options(data_dir, image_size, val_fraction)
@@ -56,7 +57,7 @@ def load(
 
   def build() -> Dataset:
     shape = image_size, image_size, 3
-    decoded = read_images(listing.files, shape, progress=progress, share=share)
+    decoded = read_images(listing.files, shape, report=report, share=share)
     dataset = _build(root, listing, *decoded, val_fraction, seed, strict)
     return verify(dataset, f"`data_dir={root}`", least_classes)
 

@@ -20,9 +20,8 @@ from absl import app, flags
 import numpy as np
 
 from mnemonics_jax.data import cifar100, cifar_pickle, tfds_records
-from mnemonics_jax.data.dataset import DataError, Progress
-
-Report = Callable[[int], None]
+from mnemonics_jax.data.dataset import DataError
+from mnemonics_jax.progress import DataReport, Event, Report, ignore
 
 VERSION = "3.0.2"  # Of the TFDS data set that this is a copy of.
 
@@ -32,7 +31,7 @@ def prepare(
   data_dir: str | os.PathLike | None = None,
   *,
   md5: Mapping[str, str] = cifar_pickle.MD5,
-  progress: Progress | None = None,
+  report: Report = ignore,
 ) -> Path:
   """Writes `data_dir/cifar100/3.0.2` from the official directory or archive.
 
@@ -43,7 +42,7 @@ def prepare(
     source: `cifar-100-python`, its `.tar.gz`, or a directory that has one.
     data_dir: where to write; the default of `cifar100.directory`.
     md5: sums that the files in `source` must have.
-    progress: called while images are written and read back.
+    report: hears how many images have been written and read back.
 
   Returns:
     The new directory.
@@ -72,9 +71,9 @@ def prepare(
     # mkdtemp keeps others out; data directories are often shared.
     temporary.chmod(0o755)
     total = 2 * (len(data.train.images) + len(data.test.images))
-    report = lambda done: progress(done, total) if progress else None
-    _write(data, temporary, report)
-    _compare(data, temporary, lambda done, half: report(half + done))
+    tell = lambda done: report(DataReport(done, total))
+    _write(data, temporary, tell)
+    _compare(data, temporary, lambda done: tell(total // 2 + done))
     target.parent.mkdir(exist_ok=True)
     temporary.rename(target)
   except (OSError, RuntimeError) as error:  # array_record raises the latter.
@@ -90,7 +89,7 @@ def prepare(
 
 
 def _write(
-  data: cifar_pickle.Cifar100, directory: Path, report: Report
+  data: cifar_pickle.Cifar100, directory: Path, tell: Callable[[int], None]
 ) -> None:
   import tensorflow_datasets as tfds
 
@@ -107,7 +106,7 @@ def _write(
   for name in ("train", "test"):
     split = getattr(data, name)
     path = directory / f"cifar100-{name}.array_record-00000-of-00001"
-    size = _write_records(path, name, split, lambda n, d=done: report(d + n))
+    size = _write_records(path, name, split, lambda n, d=done: tell(d + n))
     done += len(split.images)
     splits.append(
       tfds.core.SplitInfo(
@@ -127,7 +126,10 @@ def _write(
 
 
 def _write_records(
-  path: Path, name: str, split: cifar_pickle.Split, report: Report
+  path: Path,
+  name: str,
+  split: cifar_pickle.Split,
+  tell: Callable[[int], None],
 ) -> int:
   """Writes one split; returns the bytes of its records."""
   from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
@@ -150,16 +152,20 @@ def _write_records(
       record = example.SerializeToString(deterministic=True)
       writer.write(record)
       size += len(record)
-      report(i + 1)
+      tell(i + 1)
   finally:
     writer.close()
   return size
 
 
 def _compare(
-  data: cifar_pickle.Cifar100, directory: Path, progress: Progress
+  data: cifar_pickle.Cifar100, directory: Path, tell: Callable[[int], None]
 ) -> None:
-  arrays, names = tfds_records.read(directory, progress)
+  def hear(event: Event) -> None:
+    if isinstance(event, DataReport):
+      tell(event.done)
+
+  arrays, names = tfds_records.read(directory, hear)
   for split in ("train", "test"):
     expected = getattr(data, split)
     same_images = np.array_equal(arrays[f"{split}_images"], expected.images)
@@ -175,7 +181,7 @@ def _compare(
 
 def run(source: str | None, data_dir: str | None) -> int:
   """Prepares, and says what happened; returns the exit code."""
-  show = _show_progress if sys.stderr.isatty() else None
+  show = _show_progress if sys.stderr.isatty() else ignore
   try:
     if not source:
       raise DataError(
@@ -183,7 +189,7 @@ def run(source: str | None, data_dir: str | None) -> int:
         "`source` is missing",
         f"get {cifar_pickle.URL} and name it or its unpacked directory",
       )
-    target = prepare(source, data_dir, progress=show)
+    target = prepare(source, data_dir, report=show)
   except DataError as error:
     return _refuse(error)
   print(
@@ -200,7 +206,10 @@ def _refuse(error: Exception) -> int:
   return 2
 
 
-def _show_progress(done: int, total: int) -> None:
+def _show_progress(event: Event) -> None:
+  if not isinstance(event, DataReport):
+    return
+  done, total = event
   if done % 1000 == 0 or done == total:
     end = "\n" if done == total else ""
     print(f"\r{done / total:4.0%}", end=end, file=sys.stderr, flush=True)

@@ -10,9 +10,10 @@ import warnings
 from jaxtyping import UInt8
 import numpy as np
 
-from mnemonics_jax.data.dataset import DataError, Progress
+from mnemonics_jax.data.dataset import DataError
 from mnemonics_jax.data.listing import printable
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.progress import DataReport, Report, ignore
 
 # Trouble of disks and networks. A data set without the images that it hit would
 # be another one.
@@ -32,7 +33,7 @@ def read_images(
   files: Sequence[Path],
   image_shape: tuple[int, int, int],
   *,
-  progress: Progress | None = None,
+  report: Report = ignore,
   share: Share = Share(),
 ) -> tuple[UInt8[np.ndarray, "n h w c"], list[str]]:
   """All images, and for each file what is wrong with it ('' if nothing).
@@ -50,7 +51,7 @@ def read_images(
   Args:
     files: PNG, JPEG, BMP or WebP.
     image_shape: height, width and channels of all.
-    progress: called while images are decoded.
+    report: hears how far decoding has come.
     share: which images this process decodes.
   """
   from mnemonics_jax.data.decode import decode
@@ -78,8 +79,7 @@ def read_images(
     warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
     try:
       for done, _ in enumerate(pool.map(decode_into, assigned), start=1):
-        if progress:
-          progress(done, len(assigned))
+        report(DataReport(done, len(assigned)))
     finally:
       pool.shutdown(cancel_futures=True)
   share.all_gather_rows(images)

@@ -2,7 +2,7 @@
 
 For flags, help and reports, which must not wait for what reads images: nothing is
 imported before a data set is loaded. A new one is a module with a function
-`load(data_dir, *, cache_dir, progress, share)`, which may take options of its own
+`load(data_dir, *, cache_dir, report, share)`, which may take options of its own
 and returns a `Dataset`, and an entry in `SOURCES`.
 """
 

@@ -13,8 +13,9 @@ import struct
 
 import numpy as np
 
-from mnemonics_jax.data.dataset import DataError, Progress
+from mnemonics_jax.data.dataset import DataError
 from mnemonics_jax.data.share import Share
+from mnemonics_jax.progress import DataReport, Report, ignore
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _READABLE = ("array_record", "tfrecord")
@@ -67,10 +68,10 @@ def _shards(directory: Path, split: str) -> list[Path]:
 
 
 def read(
-  directory: Path, progress: Progress | None = None, share: Share = Share()
+  directory: Path, report: Report = ignore, share: Share = Share()
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
   """Arrays of both splits in the order of their ids, and the class names."""
-  splits, names = _read_share(directory, progress, share)
+  splits, names = _read_share(directory, report, share)
   arrays = {}
   for split, (images, labels, ids) in splits.items():
     if not share.all_equal(*ids, labels.tobytes()):
@@ -86,7 +87,7 @@ def read(
   return arrays, names
 
 
-def _read_share(directory, progress, share):
+def _read_share(directory, report, share):
   """For each split images, labels and ids; and the class names.
 
   All records are read, but only images of the share are decoded.
@@ -100,7 +101,7 @@ def _read_share(directory, progress, share):
     total = sum(map(len, records.values()))
     splits, done = {}, 0
     for split, serialized in records.items():
-      splits[split] = _decode(serialized, done, total, progress, share)
+      splits[split] = _decode(serialized, done, total, report, share)
       done += len(serialized)
   except DataError:
     raise
@@ -142,7 +143,7 @@ def _decode(
   serialized: Sequence[bytes],
   done: int,
   total: int,
-  progress: Progress | None,
+  report: Report,
   share: Share,
 ) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
   from PIL import Image
@@ -163,6 +164,6 @@ def _decode(
         images[i] = np.asarray(image)
     (labels[i],) = feature["label"].int64_list.value
     ids.append(feature["id"].bytes_list.value[0])
-    if progress and ((done + i + 1) % 1000 == 0 or done + i + 1 == total):
-      progress(done + i + 1, total)
+    if (done + i + 1) % 1000 == 0 or done + i + 1 == total:
+      report(DataReport(done + i + 1, total))
   return images, labels, ids

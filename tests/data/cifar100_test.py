@@ -100,7 +100,7 @@ def test_progress_counts_to_the_end(tmp_path, prepared):
     prepared,
     cache_dir=tmp_path,
     per_class=data_files.PER_CLASS,
-    progress=lambda done, total: calls.append((done, total)),
+    report=calls.append,
   )
   assert calls == [(300, 300)]
 

@@ -294,5 +294,5 @@ def test_too_large_for_memory(root, monkeypatch):
 
 def test_progress(root):
   calls = []
-  load(root, progress=lambda done, total: calls.append((done, total)))
+  load(root, report=calls.append)
   assert calls == [(i + 1, 12) for i in range(12)]

@@ -79,3 +79,11 @@ def test_prepare_on_the_command_line(tmp_path, official):
   assert "not the official file" in result.stderr
   assert "Traceback" not in result.stderr
   assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_half_writing_and_half_reading_back(tmp_path, official):
+  root, md5 = official
+  heard = []
+  prepare.prepare(root, tmp_path, md5=md5, report=heard.append)
+  assert [event.done for event in heard] == [*range(1, 301), 600]
+  assert {event.total for event in heard} == {600}

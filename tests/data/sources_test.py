@@ -21,7 +21,7 @@ def test_every_source_takes_what_load_gives(name):
   first, *others = parameters
   assert first.name == "data_dir"
   assert all(p.kind is p.KEYWORD_ONLY for p in others)
-  assert {"cache_dir", "progress", "share"} <= {p.name for p in others}
+  assert {"cache_dir", "report", "share"} <= {p.name for p in others}
   assert all(p.default is not p.empty for p in others)
   kinds = {p.name: type(p.default) for p in others} | {"data_dir": str}
   for option, words in source.options.items():
@@ -32,7 +32,7 @@ def test_a_new_source_is_a_module_and_a_line(tmp_path, monkeypatch):
   (tmp_path / "doubled.py").write_text(
     "import dataclasses\n"
     "from mnemonics_jax.data import digits\n"
-    "def load(data_dir=None, *, cache_dir, progress, share, factor=1):\n"
+    "def load(data_dir=None, *, cache_dir, report, share, factor=1):\n"
     "  found = digits.load()\n"
     "  names = tuple(factor * name for name in found.class_names)\n"
     "  return dataclasses.replace(found, name='doubled', class_names=names)\n"

@@ -21,7 +21,7 @@ from mnemonics_jax import data, losses, methods, registry
 from mnemonics_jax.nn import augment, networks
 
 
-def load(data_dir=None, *, bright=False, cache_dir, progress, share):
+def load(data_dir=None, *, bright=False, cache_dir, report, share):
   """Two stripes whose places tell the class."""
   labels = np.repeat(np.arange(4, dtype=np.int32), 12)
   images = np.full((48, 8, 8, 3), 200 if bright else 10, np.uint8)
