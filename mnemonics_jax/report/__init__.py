@@ -9,8 +9,8 @@ from mnemonics_jax import lazy
 
 if TYPE_CHECKING:
   from mnemonics_jax.report.console import Console
+  from mnemonics_jax.report.failures import warning
   from mnemonics_jax.report.figures import write_figures
-  from mnemonics_jax.report.forgotten import warning
   from mnemonics_jax.report.page import build
   from mnemonics_jax.report.tables import console_table
   from mnemonics_jax.runs.finished import Run, load_run
@@ -37,7 +37,7 @@ __getattr__, __dir__ = lazy.attach(
     "build": "report.page",
     "console_table": "report.tables",
     "load_run": "runs.finished",
-    "warning": "report.forgotten",
+    "warning": "report.failures",
     "write_figures": "report.figures",
   },
 )

@@ -1,6 +1,6 @@
 """How exemplars change while they are learned: images and distances."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import statistics
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mnemonics_jax.report import images
 from mnemonics_jax.report.drawing import INK, Drawing, number, shorten
+from mnemonics_jax.report.words import capital
 from mnemonics_jax.runs.finished import Run
 
 # Stages that change images: what it does to them, and the title of its rows.
@@ -148,7 +149,20 @@ def distances(run: Run) -> Iterator[Drawing]:
     fontsize=9,
   )
   header = ["stage", "seed", "phase", "part", "meta_epoch", *_QUANTITIES]
-  yield Drawing("exemplar_distances", figure, header, rows)
+  text = f"{'; '.join(_moved(stage, h) for stage, h in histories.items())}."
+  yield Drawing("exemplar_distances", figure, header, rows, capital(text))
+
+
+def _moved(stage: str, found: Mapping[tuple[int, int], Mapping]) -> str:
+  """How far the exemplars of the last phase are in the end."""
+  last = max(phase for _, phase in found)
+  ends = [
+    h["displacement"][-1] for (_, phase), h in found.items() if phase == last
+  ]
+  return (
+    f"exemplars {STAGES[stage][0]} in phase {last} end "
+    f"{statistics.fmean(ends):.2g} grey levels a pixel from where they began"
+  )
 
 
 def _signed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -202,7 +216,7 @@ def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
   axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
   axes.set_axis_off()
   large, small = ({"fontsize": s * scale, "color": INK} for s in (7, 6))
-  axes.text(0, top - 4, f"phase {change.phase}", weight="bold", **large)
+  axes.text(0, top - 4, f"phase {change.phase}", **large)
   for column in range(columns):
     for index, word in enumerate(("before", "after", f"×{gain}")):
       x = left + column * group + index * (width + _GAP) + width / 2
@@ -222,5 +236,50 @@ def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
   axes.imshow(canvas, interpolation="nearest")
   header = ["class_index", "class", "image", "mean_change", "max_change"]
   return Drawing(
-    sheet_name(stage, change.phase), figure, [*header, "amplification"], rows
+    sheet_name(stage, change.phase),
+    figure,
+    [*header, "amplification"],
+    rows,
+    extent(change),
+    exact=True,
   )
+
+
+def extent(change: Change) -> str:
+  """How much the images of a sheet have changed, in words."""
+  moved = np.abs(_signed(change.before, change.after))
+  return (
+    f"Phase {change.phase}: pixels changed by {moved.mean():.2g} grey levels on "
+    f"average and by {moved.max()} at most."
+  )
+
+
+def strips(change: Change, gain: int, most: int) -> dict[int, list[np.ndarray]]:
+  """By class: before, after and difference of each image side by side, RGBA.
+
+  Args:
+    change: some exemplars.
+    gain: amplifies the difference.
+    most: how many classes, evenly spaced.
+  """
+  kinds = [
+    images.resize(pictures, images.reduced(*pictures.shape[1:3]))
+    for pictures in (
+      change.before,
+      change.after,
+      difference(change.before, change.after, gain),
+    )
+  ]
+  return {
+    label: [
+      images.tile(np.stack([kind[index] for kind in kinds]), gap=1)
+      for index in np.flatnonzero(change.labels == label)
+    ]
+    for label in evenly(np.unique(change.labels).tolist(), most)
+  }
+
+
+def evenly(items: Sequence, most: int) -> list:
+  """At most so many of the items, from the first to the last."""
+  places = np.linspace(0, len(items) - 1, min(len(items), most))
+  return [items[i] for i in places.round().astype(int)]

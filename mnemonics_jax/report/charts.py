@@ -1,6 +1,6 @@
-"""Curves: accuracy over the phases, loss and accuracy over the epochs."""
+"""Curves of accuracy over the phases, of one run and of several."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,7 +11,6 @@ import numpy as np
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report.drawing import (
   COLORS,
-  FAINT,
   MARKERS,
   Drawing,
   number,
@@ -19,12 +18,11 @@ from mnemonics_jax.report.drawing import (
 )
 from mnemonics_jax.report.labels import labels
 from mnemonics_jax.report.tables import finetune_table, moment_mean, readouts
+from mnemonics_jax.report.words import listed, share
 from mnemonics_jax.runs.finished import Run
 
 # Black is the upper bound's, the other colours are the learners'.
 *_LEARNERS, _BOUND = COLORS
-
-_STAGE_ORDER = ("train", "exemplars", "adjust", "finetune")
 
 
 def phase_curve(run: Run) -> Iterator[Drawing]:
@@ -40,7 +38,9 @@ def phase_curve(run: Run) -> Iterator[Drawing]:
   axes.legend()
   seeds = [f"seed_{seed}_percent" for seed in run.results["seeds"]]
   header = ["readout", "phase", "classes_seen", "mean_percent", "ci95_percent"]
-  yield Drawing("phase_curve", figure, [*header, *seeds], rows)
+  yield Drawing(
+    "phase_curve", figure, [*header, *seeds], rows, _course(run.results)
+  )
 
 
 def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
@@ -84,7 +84,14 @@ def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
     axes.set_title(f"read-out {readout}")
     header = ["run", "upper_bound", "seeds", "phase", "classes_seen"]
     header += ["mean_percent", "ci95_percent"]
-    yield Drawing(f"comparison_{readout}", figure, header, rows)
+    ends = [f"{name} {share(last)}" for last, _, name in entries]
+    yield Drawing(
+      f"comparison_{readout}",
+      figure,
+      header,
+      rows,
+      f"Accuracy after the last phase, read out by {readout}: {listed(ends)}.",
+    )
 
 
 def moment_curves(run: Run) -> Iterator[Drawing]:
@@ -137,73 +144,45 @@ def moment_curves(run: Run) -> Iterator[Drawing]:
   handles, names = panels[-1].get_legend_handles_labels()
   figure.legend(handles, names, loc="outside upper left", ncols=4, fontsize=9)
   header = ["classes", "readout", "moment", "phase", "mean_percent"]
-  yield Drawing("moments", figure, header, rows)
+  yield Drawing("moments", figure, header, rows, _balance(results, tuned))
 
 
-def training_curves(run: Run) -> Iterator[Drawing]:
-  """Loss and accuracy over the epochs of all phases and stages."""
-  place = ("seed", "phase", "stage", "epoch")
-  # Keyed by place: of an epoch that was repeated, the last record counts.
-  epochs = list(
-    {
-      tuple(m[key] for key in place): m
-      for m in run.metrics
-      if all(key in m for key in place) and ("loss" in m or "accuracy" in m)
-    }.values()
-  )
-  if not epochs:
-    return
-  start, ends = _time_line(epochs)
-  stages = _stages(epochs)
-  figure = Figure(figsize=(8.0, 4.8), layout="constrained")
-  panels = figure.subplots(2, 1, sharex=True)
-  lines: dict[tuple, list[dict[str, Any]]] = {}
-  for record in epochs:
-    key = record["seed"], record["phase"], record["stage"]
-    lines.setdefault(key, []).append(record)
-  first_seed = epochs[0]["seed"]
-  for axes, field in zip(panels, ("loss", "accuracy"), strict=True):
-    scale = 100 if field == "accuracy" else 1
-    for (seed, phase, stage), records in lines.items():
-      points = [
-        (start[phase, stage] + r["epoch"] + 1, scale * r[field])
-        for r in records
-        if r.get(field) is not None
-      ]
-      if points:
-        axes.plot(
-          *zip(*points, strict=True),
-          color=COLORS[stages.index(stage) % len(COLORS)],
-          alpha=1.0 if seed == first_seed else 0.35,
-          linewidth=1.4,
-          marker="." if len(points) == 1 else "",
-          label=stage,
-        )
-    _phase_bands(axes, ends, numbers=field == "loss")
-    axes.set_ylabel("loss" if field == "loss" else "accuracy (%)")
-    axes.grid(False, axis="x")
-  panels[0].set_ylim(bottom=0)
-  panels[1].set_xlabel("epochs of all phases, one after the other")
-  handles, names = panels[0].get_legend_handles_labels()
-  # The first line of a stage is the first seed's, in full colour.
-  unique = dict(zip(names[::-1], handles[::-1], strict=True))
-  figure.legend(
-    [unique[s] for s in stages if s in unique],
-    [s for s in stages if s in unique],
-    loc="outside upper right",
-    ncols=len(unique) or 1,
-  )
-  header = [*place, "position", "loss", "accuracy"]
-  rows = [
-    [
-      *(r[key] for key in place),
-      start[r["phase"], r["stage"]] + r["epoch"] + 1,
-      number(r.get("loss")),
-      number(r.get("accuracy")),
-    ]
-    for r in epochs
-  ]
-  yield Drawing("training_curves", figure, header, rows)
+def _course(results: Mapping[str, Any]) -> str:
+  """Where the curves of the read-outs begin and end."""
+  counts = [p["classes_seen"] for p in results["runs"][0]["phases"]]
+  ways = []
+  for name in readouts(results):
+    means = [e["mean"] for e in results["summary"][name]["per_phase"]]
+    if len(means) == 1:
+      ways.append(f"{name} has {share(means[0])}")
+      continue
+    verb = "rises" if means[-1] > means[0] else "falls"
+    ways.append(f"{name} {verb} from {share(means[0])} to {share(means[-1])}")
+  if len(counts) == 1:
+    return f"On {counts[0]} classes, {listed(ways)}."
+  return f"From {counts[0]} to {counts[-1]} classes, {listed(ways)}."
+
+
+def _balance(results: Mapping[str, Any], tuned: bool) -> str:
+  """Old classes beside new ones after the last phase."""
+  last, parts = len(results["classes_per_phase"]) - 1, []
+  for name in readouts(results):
+    old, new = (
+      moment_mean(results, last, "final", name, which)
+      for which in ("old", "new")
+    )
+    if old is None or new is None:
+      continue
+    text = (
+      f"{name} has {share(old)} on old classes and {share(new)} on new ones"
+    )
+    before = moment_mean(results, last, "trained", name, "old")
+    if tuned and before is not None and before != old:
+      text += f" (on old ones {share(before)} before the fine-tune)"
+    parts.append(text)
+  if not parts:
+    return "There is one phase, and no old class."
+  return f"After the last phase {listed(parts)}."
 
 
 def _curve_axes(extra_height: float = 0.0) -> tuple[Figure, Axes]:
@@ -301,48 +280,3 @@ def _curve_rows(run: Run, readout: str) -> list[list[Any]]:
       zip(run.results["runs"][0]["phases"], estimates, strict=True)
     )
   ]
-
-
-def _stages(epochs: Sequence[dict[str, Any]]) -> list[str]:
-  found = dict.fromkeys(record["stage"] for record in epochs)
-  known = [stage for stage in _STAGE_ORDER if stage in found]
-  return known + [stage for stage in found if stage not in known]
-
-
-def _time_line(
-  epochs: Sequence[dict[str, Any]],
-) -> tuple[dict[tuple[int, str], int], dict[int, int]]:
-  """Where each stage begins and each phase ends when laid end to end."""
-  length: dict[tuple[int, str], int] = {}
-  for record in epochs:
-    key = record["phase"], record["stage"]
-    length[key] = max(length.get(key, 0), record["epoch"] + 1)
-  start, ends, position = {}, {}, 0
-  stages = _stages(epochs)
-  for key in sorted(length, key=lambda k: (k[0], stages.index(k[1]))):
-    start[key] = position
-    position += length[key]
-    ends[key[0]] = position
-  return start, ends
-
-
-def _phase_bands(axes: Axes, ends: dict[int, int], *, numbers: bool) -> None:
-  """Shades every second phase; numbers them as far as there is room."""
-  begin, every = 0, 1 + len(ends) // 16
-  for index, (phase, end) in enumerate(ends.items()):
-    # Epoch e is drawn at e + 1, so a band reaches half an epoch further.
-    if index % 2:
-      axes.axvspan(begin + 0.5, end + 0.5, color=FAINT, zorder=0, linewidth=0)
-    if numbers and index % every == 0:
-      axes.text(
-        (begin + end + 1) / 2,
-        1.02,
-        str(phase) if index else "phase 0",
-        transform=axes.get_xaxis_transform(),
-        ha="center",
-        va="bottom",
-        fontsize=9,
-        color="0.35",
-      )
-    begin = end
-  axes.set_xlim(0.5, begin + 0.5)

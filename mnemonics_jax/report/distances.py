@@ -12,6 +12,7 @@ import numpy as np
 from mnemonics_jax.report import changes
 from mnemonics_jax.report.drawing import Drawing, number, shorten
 from mnemonics_jax.report.labels import labels
+from mnemonics_jax.report.words import listed
 from mnemonics_jax.runs.finished import Run
 
 _QUANTITIES = {
@@ -78,7 +79,16 @@ def side_by_side(
     axes.set_ylabel(text, fontsize=9.5)
   header = ["run", "phase", "meta_epoch"]
   header += [f"{q}{kind}" for q in _QUANTITIES for kind in ("", "_smoothed")]
-  return Drawing(name, figure, header, rows)
+  return Drawing(name, figure, header, rows, _ends(runs, titles))
+
+
+def _ends(runs: Sequence[Run], titles: Sequence[str]) -> str:
+  """How far the exemplars of the last phase are in the end, by run."""
+  ends = []
+  for run, title in zip(runs, titles, strict=True):
+    last = [*_means(run).values()][-1]["cosine"][-1]
+    ends.append(f"{title} {last:.2g}")
+  return f"Cosine distance at the end of the last phase: {listed(ends)}."
 
 
 def smooth(values: Sequence[float], rate: float = _RATE) -> list[float]:

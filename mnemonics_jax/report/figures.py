@@ -14,6 +14,7 @@ from mnemonics_jax.report import (
   images,
   maps,
   matrices,
+  training,
 )
 from mnemonics_jax.runs.finished import Run, load_run
 
@@ -23,7 +24,7 @@ DRAWERS: tuple[Callable[[Run], Iterator[drawing.Drawing]], ...] = (
   charts.moment_curves,
   matrices.accuracy_matrices,
   matrices.confusion_matrices,
-  charts.training_curves,
+  training.training_curves,
   changes.distances,
   changes.grids,
   maps.feature_map,
@@ -55,11 +56,19 @@ def write_figures(workdir: str | os.PathLike[str] | Run) -> list[Path]:
     ]
 
 
-def write_comparison(runs: Sequence[Run], directory: Path) -> list[Path]:
-  """Draws several runs over each other into a directory."""
+def write_comparison(
+  runs: Sequence[Run], directory: Path, suffix: str = ""
+) -> list[Path]:
+  """Draws several runs over each other into a directory.
+
+  Args:
+    runs: that learn the same data.
+    directory: where to.
+    suffix: of the names of the files.
+  """
   with matplotlib.rc_context(drawing.STYLE):
     return [
-      drawing.save(item, directory)
+      drawing.save(item._replace(name=item.name + suffix), directory)
       for draw in COMPARISONS
       for item in draw(runs)
     ]

@@ -14,7 +14,9 @@ _SIDE = 32  # Smaller images are enlarged to about this side ...
 _MAX_SIDE = 64  # ... and larger ones reduced to this.
 _GAP = 2
 _COLUMNS = 10
-_MAX_PIXELS = 1_200_000  # Of all pictures together: keeps the page light.
+_MAX_PIXELS = 1_200_000  # Of all pictures of a sheet together.
+_PAGE_PIXELS = 420_000  # Of those on a page: about a megabyte.
+_ZOOMED = 56  # Pixels of a screen for the side of a small image.
 _MAX_CLASSES = 120
 _MAX_SHOWN = 20
 
@@ -37,8 +39,13 @@ class ClassImages(NamedTuple):
   images: np.ndarray
 
 
-def memory_images(run: Run) -> list[ClassImages]:
-  """What the first seed's memory holds at the end, as far as can be shown."""
+def memory_images(run: Run, pixels: int = _PAGE_PIXELS) -> list[ClassImages]:
+  """What the first seed's memory holds at the end, as far as can be shown.
+
+  Args:
+    run: whose memory.
+    pixels: of all images together, about.
+  """
   groups = run.results["classes_per_phase"]
   arrays = run.arrays(run.results["seeds"][0], len(groups) - 1)
   if "memory/images" not in arrays or "memory/counts" not in arrays:
@@ -50,8 +57,8 @@ def memory_images(run: Run) -> list[ClassImages]:
     classes = np.unique(
       np.linspace(0, len(classes) - 1, _MAX_CLASSES, dtype=int)
     )
-  side = sides(*images.shape[2:4])
-  room = _MAX_PIXELS // (len(classes) * side[0] * side[1])
+  side = reduced(*images.shape[2:4])
+  room = pixels // (len(classes) * side[0] * side[1])
   shown = int(np.clip(room, 1, _MAX_SHOWN))
   if shown > _COLUMNS:  # Only whole rows.
     shown -= shown % _COLUMNS
@@ -67,17 +74,19 @@ def memory_images(run: Run) -> list[ClassImages]:
   ]
 
 
-def tile(images: np.ndarray, columns: int = _COLUMNS) -> np.ndarray:
+def tile(
+  images: np.ndarray, columns: int = _COLUMNS, gap: int = _GAP
+) -> np.ndarray:
   """Images side by side in rows, as RGBA with transparent gaps."""
   n, h, w, _ = images.shape
   columns = max(min(columns, n), 1)
   rows = max(-(-n // columns), 1)
   sheet = np.zeros(
-    (rows * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 4), np.uint8
+    (rows * (h + gap) - gap, columns * (w + gap) - gap, 4), np.uint8
   )
   for index, image in enumerate(images):
     y, x = divmod(index, columns)
-    y, x = y * (h + _GAP), x * (w + _GAP)
+    y, x = y * (h + gap), x * (w + gap)
     sheet[y : y + h, x : x + w, :3] = image
     sheet[y : y + h, x : x + w, 3] = 255
   return sheet
@@ -85,10 +94,11 @@ def tile(images: np.ndarray, columns: int = _COLUMNS) -> np.ndarray:
 
 def memory_grid(run: Run) -> Iterator[Drawing]:
   """All classes of the memory on one sheet."""
-  classes = memory_images(run)
+  classes = memory_images(run, _MAX_PIXELS)
   if not classes or not any(len(c.images) for c in classes):
     return
-  sheets = [tile(c.images) for c in classes]
+  side = sides(*classes[0].images.shape[1:3])
+  sheets = [tile(resize(c.images, side)) for c in classes]
   height = max(sheet.shape[0] for sheet in sheets)
   width = max(max(sheet.shape[1] for sheet in sheets), 3 * _SIDE)
   label, space = 22, 20  # Pixels above each sheet and between columns.
@@ -113,17 +123,27 @@ def memory_grid(run: Run) -> Iterator[Drawing]:
   axes.imshow(canvas, interpolation="nearest")
   header = ["index", "class", "phase", "images", "shown"]
   rows_ = [[c.index, c.name, c.phase, c.count, len(c.images)] for c in classes]
-  yield Drawing("memory", figure, header, rows_)
+  total = sum(c.count for c in classes)
+  finding = f"{total} exemplars of {len(classes)} classes."
+  yield Drawing("memory", figure, header, rows_, finding, exact=True)
+
+
+def reduced(height: int, width: int) -> tuple[int, int]:
+  """Size of an image, made smaller if it is large."""
+  factor = min(_MAX_SIDE / max(height, width), 1.0)
+  return max(round(factor * height), 1), max(round(factor * width), 1)
 
 
 def sides(height: int, width: int) -> tuple[int, int]:
-  """Size at which images are shown: whole factors up, any factor down."""
-  longest = max(height, width)
-  if longest <= _MAX_SIDE:
-    factor = max(_SIDE // longest, 1)
-    return factor * height, factor * width
-  factor = _MAX_SIDE / longest
-  return max(round(factor * height), 1), max(round(factor * width), 1)
+  """Size at which images are drawn: whole factors up, any factor down."""
+  height, width = reduced(height, width)
+  factor = max(_SIDE // max(height, width), 1)
+  return factor * height, factor * width
+
+
+def zoom(height: int, width: int) -> int:
+  """How many times larger a browser should show the pixels of an image."""
+  return max(round(_ZOOMED / max(height, width)), 1)
 
 
 def resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Maps of features: test images and exemplars of a few classes in one plane."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -10,44 +10,22 @@ import numpy as np
 from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.report.drawing import COLORS, Drawing, number, shorten
 from mnemonics_jax.report.labels import labels
+from mnemonics_jax.report.panels import (
+  Panel,
+  colored_classes,
+  mapped_phases,
+  mapped_runs,
+  panels,
+  recognised,
+  thin,
+)
+from mnemonics_jax.report.words import listed, share
 from mnemonics_jax.runs.finished import Run
 
-# A panel for the first phase in which this many of the mapped classes are seen.
-_PANELS = (3, 5, 7)
-_MAX_ROWS = 4
 # t-SNE of a thousand points takes seconds.
 _MAX_POINTS, _MAX_POINTS_PER_ROW = 1500, 900
 _MIN_POINTS = 10
 _GREY = "0.68"  # Of classes that have no colour.
-
-
-class Panel(NamedTuple):
-  """Features of one run after one phase.
-
-  Attributes:
-    row: which of the runs, from 0.
-    phase: the phase.
-    features: [n, d], of test images, of exemplars, of other classes.
-    labels: classes of the n, in the learned order.
-    exemplar: which of the n are exemplars.
-    other: which of the n stand for a whole class that is not mapped.
-  """
-
-  row: int
-  phase: int
-  features: np.ndarray
-  labels: np.ndarray
-  exemplar: np.ndarray
-  other: np.ndarray
-
-  @property
-  def classes(self) -> np.ndarray:
-    """The classes that are mapped."""
-    return np.unique(self.labels[~self.other])
-
-  def take(self, rows: np.ndarray) -> "Panel":
-    """The panel with some of the n."""
-    return Panel(self.row, self.phase, *(array[rows] for array in self[2:]))
 
 
 def embed(features: np.ndarray) -> np.ndarray:
@@ -82,76 +60,15 @@ def comparison_map(runs: Sequence[Run]) -> Iterator[Drawing]:
     yield from _map("comparison_map", rows, [names[id(run)] for run in rows])
 
 
-def mapped_runs(runs: Sequence[Run]) -> list[Run]:
-  """The first runs that have features and learn the same classes alike."""
-  kinds, compared = [], ("dataset", "class_names", "classes_per_phase")
-  for run in runs:
-    found = panels(run)
-    if found:
-      size = found[0].features.shape[1]
-      kinds.append((run, [size, *map(run.results.get, compared)]))
-  return [run for run, kind in kinds if kind == kinds[0][1]][:_MAX_ROWS]
-
-
-def panels(run: Run, row: int = 0) -> list[Panel]:
-  """The first seed's panels; empty when features were not saved."""
-  found, seed = [], run.results["seeds"][0]
-  for phase in range(len(run.results["classes_per_phase"])):
-    arrays = run.arrays(seed, phase, "features/")
-    names = ("test", "test_labels", "exemplars", "exemplars_labels")
-    if len(found) == len(_PANELS) or any(
-      f"features/{name}" not in arrays for name in names
-    ):
-      continue
-    test, test_labels, exemplars, exemplar_labels = (
-      arrays[f"features/{name}"] for name in names
-    )
-    # Runs of earlier versions have none of other classes.
-    others = arrays.get("features/others", test[:0])
-    other_labels = arrays.get("features/others_labels", test_labels[:0])
-    if len(np.unique(test_labels)) >= _PANELS[len(found)]:
-      sizes = len(test), len(exemplars), len(others)
-      found.append(
-        Panel(
-          row,
-          phase,
-          np.concatenate([test, exemplars, others]),
-          np.concatenate([test_labels, exemplar_labels, other_labels]),
-          np.repeat([False, True, False], sizes),
-          np.repeat([False, False, True], sizes),
-        )
-      )
-  return found
-
-
-def thin(found: Sequence[Panel], most: int) -> list[Panel]:
-  """About `most` points in all: the same number for every class of a panel.
-
-  Up to a third of them are exemplars, the first ones; test images are taken
-  at even steps. Other classes, a point each, all stay.
-  """
-  groups = sum(len(panel.classes) for panel in found)
-  each = max(most // max(groups, 1), 3)
-  out = []
-  for panel in found:
-    rows = [np.flatnonzero(panel.other)]
-    for label in panel.classes:
-      members = (panel.labels == label) & ~panel.other
-      exemplars = np.flatnonzero(members & panel.exemplar)[: each // 3]
-      real = np.flatnonzero(members & ~panel.exemplar)
-      count = min(len(real), each - len(exemplars))
-      steps = np.linspace(0, len(real) - 1, count).round().astype(int)
-      rows += [real[steps], exemplars]
-    out.append(panel.take(np.concatenate(rows)))
-  return out
-
-
 def _map(
   name: str, runs: Sequence[Run], titles: Sequence[str]
 ) -> Iterator[Drawing]:
-  found = [panel for row, run in enumerate(runs) for panel in panels(run, row)]
-  if not found:
+  if not mapped_phases(runs[0]):
     return
+  classes = colored_classes(runs)
+  found = [
+    panel for row, run in enumerate(runs) for panel in panels(run, classes, row)
+  ]
   most = min(_MAX_POINTS, _MAX_POINTS_PER_ROW * len(runs))
   found = thin(found, most)
   union = np.concatenate([panel.features for panel in found])
@@ -162,8 +79,7 @@ def _map(
   placed = list(zip(found, np.split(points, ends[:-1]), strict=True))
 
   results = runs[0].results
-  classes = np.unique(np.concatenate([panel.classes for panel in found]))
-  colors: dict[int, str] = dict(zip(classes.tolist(), COLORS, strict=False))
+  colors: dict[int, str] = dict(zip(classes, COLORS, strict=False))
   columns = max(
     sum(panel.row == row for panel in found) for row in range(len(runs))
   )
@@ -215,8 +131,9 @@ def _map(
       ]
     if len(runs) > 1:
       axes[row, 0].set_ylabel(shorten(titles[row], 34), fontsize=10)
+  shares = recognised(runs[0]) if len(runs) == 1 else None
   figure.legend(
-    handles=_legend(results, colors, any(p.other.any() for p in found)),
+    handles=_legend(results, colors, any(p.other.any() for p in found), shares),
     loc="outside right upper" if alone else "outside lower left",
     ncols=1 if alone else columns + 1,
     fontsize=9,
@@ -224,7 +141,46 @@ def _map(
     handletextpad=0.3,
   )
   header = ["run", "phase", "kind", "class_index", "class", "x", "y"]
-  yield Drawing(name, figure, header, rows)
+  yield Drawing(
+    name, figure, header, rows, _separation(results, placed, titles)
+  )
+
+
+def _separation(
+  results: Mapping[str, Any],
+  placed: Sequence[tuple[Panel, np.ndarray]],
+  titles: Sequence[str],
+) -> str:
+  """How well the clouds are apart after the last phase."""
+  last = max(panel.phase for panel, _ in placed)
+  found = []
+  for panel, xy in placed:
+    if panel.phase == last:
+      dots = ~panel.exemplar & ~panel.other
+      middles = [xy[dots & (panel.labels == c)].mean(0) for c in panel.classes]
+      gaps = np.linalg.norm(xy[dots][:, None] - np.array(middles), axis=-1)
+      own = panel.classes[gaps.argmin(axis=1)] == panel.labels[dots]
+      found.append((own, panel.labels[dots]))
+  text = f"After phase {last}, "
+  if len(found) > 1:
+    each = [
+      f"{t} {share(own.mean())}"
+      for t, (own, _) in zip(titles, found, strict=True)
+    ]
+    return (
+      f"{text}dots nearest to the middle of their own cloud: {listed(each)}."
+    )
+  own, labels = found[0]
+  parts = {c: own[labels == c].mean() for c in np.unique(labels).tolist()}
+  worst = min(parts, key=lambda c: parts[c])
+  text += (
+    f"{share(own.mean())} of the dots lie nearest to the middle of their own"
+  )
+  text += " cloud"
+  if parts[worst] < 1:
+    name = shorten(results["class_names"][worst])
+    text += f", fewest of {name}, {share(parts[worst])}"
+  return f"{text}."
 
 
 def _kinds(panel: Panel) -> np.ndarray:
@@ -256,7 +212,9 @@ def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
   ax.spines[:].set_visible(True)
 
 
-def _legend(results, colors: dict[int, str], others: bool) -> list[Line2D]:
+def _legend(
+  results, colors: dict[int, str], others: bool, shares: np.ndarray | None
+) -> list[Line2D]:
   phase_of = np.repeat(
     np.arange(len(results["classes_per_phase"])), results["classes_per_phase"]
   )
@@ -279,12 +237,12 @@ def _legend(results, colors: dict[int, str], others: bool) -> list[Line2D]:
   marks.append(mark("exemplar", "0.85", "*", 9))
   if others:
     marks.append(mark("another class", _GREY, "x", 4))
+  names = []
+  for label in colors:
+    known = "" if shares is None else f", {100 * shares[label]:.0f} %"
+    name = shorten(results["class_names"][label])
+    names.append(f"{name} (phase {phase_of[label]}{known})")
   return [
-    mark(
-      f"{shorten(results['class_names'][label])} (phase {phase_of[label]})",
-      color,
-      "o",
-      6,
-    )
-    for label, color in colors.items()
+    mark(name, color, "o", 6)
+    for name, color in zip(names, colors.values(), strict=True)
   ] + marks

@@ -4,14 +4,19 @@ import base64
 from collections.abc import Iterable, Mapping
 import html
 import io
+import os
 from pathlib import Path
 import re
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from PIL import Image
 
+from mnemonics_jax.report import drawing
 from mnemonics_jax.report.tables import REPORTED, Table
+
+_DIFFERENCE = re.compile(r"([+−])(\d+\.\d+) ± (\d+\.\d+)")
 
 
 def text(value: Any) -> str:
@@ -24,8 +29,29 @@ def code(value: str) -> str:
   return re.sub("`([^`]*)`", r"<code>\1</code>", text(value))
 
 
-def table(data: Table) -> str:
-  """A table in a box of its own, which scrolls when it is wide."""
+def link(path: Path, at: Path, words: str | None = None) -> str:
+  """A link to a file, from a page in the directory `at`.
+
+  Args:
+    path: the file.
+    at: where the page is.
+    words: the link's text, by default the name of the file.
+  """
+  # Quoted, a name cannot become an address of another kind.
+  target = quote(Path(os.path.relpath(path, at)).as_posix())
+  return f'<a href="{target}">{text(words or path.name)}</a>'
+
+
+def table(data: Table, links: Mapping[str, str] | None = None) -> str:
+  """A table in a box of its own, which scrolls when it is wide.
+
+  Bold is the reported read-out. Colour is a difference whose interval does not
+  include zero; without an interval there is none.
+
+  Args:
+    data: the cells.
+    links: HTML instead of labels in the first column, by label.
+  """
   marked = {i for i, c in enumerate(data.header) if c.endswith(REPORTED)}
 
   def row(cells: Iterable[str], tag: str) -> str:
@@ -35,11 +61,14 @@ def table(data: Table) -> str:
       classes = []
       if column in marked or cell.endswith(REPORTED):
         classes.append("reported")
-      if cell.strip("+−0.") and cell[0] in "+−":
-        classes.append("up" if cell[0] == "+" else "down")
+      cell = cell.removesuffix(REPORTED)
+      if found := _DIFFERENCE.fullmatch(cell):
+        sign, mean, half = found.groups()
+        if float(mean) > float(half):
+          classes.append("up" if sign == "+" else "down")
       attribute = f' class="{" ".join(classes)}"' if classes else ""
-      cell = text(cell.removesuffix(REPORTED))
-      out.append(f"<{kind}{attribute}>{cell}</{kind.split()[0]}>")
+      shown = text(cell) if column else (links or {}).get(cell, text(cell))
+      out.append(f"<{kind}{attribute}>{shown}</{kind.split()[0]}>")
     return f"<tr>{''.join(out)}</tr>"
 
   groups = "".join(
@@ -73,26 +102,38 @@ def pairs(values: Mapping[str, Any]) -> str:
   return f'<dl class="settings">{"".join(items)}</dl>'
 
 
-def picture(path: Path, caption: str, *, wide: bool = False) -> str:
-  """An embedded PNG with its caption (text), or "" when it does not exist."""
+def picture(path: Path, at: Path, *, wide: bool = False) -> str:
+  """An embedded PNG that `drawing.save` wrote, or "" when it does not exist.
+
+  What it shows is told below it and, to those who do not see it, instead of it.
+
+  Args:
+    path: the picture; its numbers are in a CSV file of the same name.
+    at: where the page is.
+    wide: whether it keeps a width at which it can be read.
+  """
   if not path.exists():
     return ""
   data = base64.b64encode(path.read_bytes()).decode("ascii")
-  title = text(path.stem.replace("_", " "))
+  shows = text(drawing.finding(path))
+  width, height = drawing.size(path)
   return (
-    f'<figure{" class=wide" if wide else ""}><div class="scroll frame">'
-    f'<img src="data:image/png;base64,{data}" alt="{title}"></div>'
-    f"<figcaption>{text(caption)}</figcaption></figure>"
+    f"<figure{' class=wide' if wide else ''}>"
+    '<div class="scroll frame" tabindex="0">'
+    f'<img src="data:image/png;base64,{data}" width="{width}" '
+    f'height="{height}" alt="{shows}"></div>'
+    f'<figcaption><span aria-hidden="true">{shows}</span> '
+    f"{link(path.with_suffix('.csv'), at)}</figcaption></figure>"
   )
 
 
-def thumbnail(pixels: np.ndarray, description: str) -> str:
-  """An array of pixels as an embedded image at its own size."""
+def pixels(image: np.ndarray, description: str, zoom: int = 1) -> str:
+  """An array of pixels as an embedded image, which browsers enlarge."""
   buffer = io.BytesIO()
-  Image.fromarray(pixels).save(buffer, "PNG", optimize=True)
+  Image.fromarray(image).save(buffer, "PNG", optimize=True)
   data = base64.b64encode(buffer.getvalue()).decode("ascii")
-  height, width = pixels.shape[:2]
+  height, width = image.shape[:2]
   return (
-    f'<img src="data:image/png;base64,{data}" width="{width}" '
-    f'height="{height}" alt="{text(description)}">'
+    f'<img class="pixels" src="data:image/png;base64,{data}" '
+    f'width="{zoom * width}" height="{zoom * height}" alt="{text(description)}">'
   )

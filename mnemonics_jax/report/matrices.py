@@ -1,6 +1,6 @@
 """Matrices: accuracy by phase and class group, and who is taken for whom."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
@@ -8,6 +8,7 @@ import numpy as np
 
 from mnemonics_jax.report.drawing import INK, Drawing, number, shorten
 from mnemonics_jax.report.tables import readouts
+from mnemonics_jax.report.words import capital, count, share
 from mnemonics_jax.runs.finished import Run
 
 _CMAP = "Blues"
@@ -61,7 +62,24 @@ def _accuracy_matrix(run: Run, readout: str, matrix: np.ndarray) -> Drawing:
     for row, column in zip(*np.tril_indices(phases), strict=True)
     if not np.isnan(matrix[row, column])
   ]
-  return Drawing(f"accuracy_matrix_{readout}", figure, header, rows)
+  return Drawing(
+    f"accuracy_matrix_{readout}", figure, header, rows, _losses(readout, matrix)
+  )
+
+
+def _losses(readout: str, matrix: np.ndarray) -> str:
+  """What is left of the first classes, and which are known least."""
+  first, end = matrix[0, 0] / 100, matrix[-1] / 100
+  if len(matrix) == 1 or np.isnan([first, end[0]]).any():
+    return f"Accuracy of {readout} by the phase in which classes came."
+  worst = int(np.nanargmin(end))
+  text = (
+    f"On the classes of phase 0, {readout} has {share(first)} when they are new "
+    f"and {share(end[0])} at the end"
+  )
+  if worst:
+    text += f"; least at the end on those of phase {worst}, {share(end[worst])}"
+  return text + "."
 
 
 def confusion_matrices(run: Run) -> Iterator[Drawing]:
@@ -79,12 +97,12 @@ def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
   n = len(counts)
   names = run.results["class_names"][:n]
   totals = counts.sum(axis=1, keepdims=True)
-  share = 100 * counts / np.maximum(totals, 1)
+  shares = 100 * counts / np.maximum(totals, 1)
   figure = Figure(figsize=(5.2, 4.6), layout="constrained")
   axes = figure.subplots()
   # The square root brings out the rare confusions beside the diagonal.
   norm = PowerNorm(0.5, vmin=0, vmax=100)
-  image = axes.imshow(share, cmap=_CMAP, norm=norm, interpolation="nearest")
+  image = axes.imshow(shares, cmap=_CMAP, norm=norm, interpolation="nearest")
   borders = np.cumsum(run.results["classes_per_phase"])
   thin = {"linewidth": 0.7 if n <= 25 else 0.5, "alpha": 0.5}
   for border in borders[borders < n]:
@@ -107,7 +125,7 @@ def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
     kind = "class, by the phase it came in"
   if n <= 12:
     for row, column in zip(*np.nonzero(counts), strict=True):
-      value = share[row, column]
+      value = shares[row, column]
       axes.text(
         column,
         row,
@@ -131,4 +149,23 @@ def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
   )
   header = ["true_index", "true_class", *names]
   rows = [[i, names[i], *map(int, counts[i])] for i in range(n)]
-  return Drawing(f"confusion_{readout}", figure, header, rows)
+  return Drawing(
+    f"confusion_{readout}", figure, header, rows, _errors(names, shares)
+  )
+
+
+def _errors(names: Sequence[str], shares: np.ndarray) -> str:
+  """The most frequent confusion, and how many classes are never predicted."""
+  errors = shares * (1 - np.eye(len(names)))
+  true, taken = np.unravel_index(errors.argmax(), errors.shape)
+  if not errors.any():
+    return "No test image is taken for another class."
+  text = (
+    f"Most frequent confusion: {errors[true, taken]:.0f}\u00a0% of "
+    f"{shorten(names[true])} are taken for {shorten(names[taken])}."
+  )
+  never = int((shares.sum(axis=0) == 0).sum())
+  if never:
+    verb = "is" if never == 1 else "are"
+    text += f" {capital(count(never, 'class'))} {verb} never predicted."
+  return text

@@ -1,13 +1,18 @@
-"""report.html: one page that holds everything and loads nothing."""
+"""report.html: one page about a run; comparison.html: one about several.
 
-from collections.abc import Sequence
+Pages load nothing. Links lead to the files behind them, and from a comparison
+to the pages of its runs.
+"""
+
+from collections.abc import Mapping, Sequence
 import importlib.resources
 import os
 from pathlib import Path
 import re
 
 from mnemonics_jax.registry import READOUTS
-from mnemonics_jax.report import figures, forgotten, markup, summary, tables
+from mnemonics_jax.report import failures, figures, markup, summary, tables
+from mnemonics_jax.report.groups import Group, by_data
 from mnemonics_jax.report.labels import common_title, labels
 from mnemonics_jax.report.merging import merge_seeds
 from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
@@ -21,13 +26,18 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _COMPARISON_NOTE = (
   "Accuracy in percent, mean ± 95 % confidence interval where there are several "
   "seeds. Difference: average accuracy minus that of the first run, paired seed "
-  "by seed. Bold: the run reports this read-out."
+  "by seed, if both have the same seeds and phases. Bold: the run reports this "
+  "read-out. Colour: the interval of the difference does not include zero."
 )
 _CURVES_CAPTION = (
   "Accuracy on all classes learned so far; the legend lists the curves in the "
   "order in which they end. Ribbons are 95 % confidence intervals over the "
   "seeds. The dashed black line, if there is one, is joint training on all "
   "images: the upper bound. Runs that differ in their seeds only are one curve."
+)
+_APART = (
+  "These runs do not learn the same data, so they are shown in groups. Numbers "
+  "of different groups cannot be compared."
 )
 
 # Pictures of a comparison that have a section of their own.
@@ -55,6 +65,8 @@ def build(
   >>> build(["finished_run"]).as_posix()
   'finished_run/report.html'
 
+  A page about several links to one about each, which is written, too.
+
   Args:
     workdirs: one work directory, or several to compare.
     output: the page to write, or a directory for it; by default report.html
@@ -73,20 +85,27 @@ def build(
       "name the work directory of at least one run",
     )
   runs = [load_run(path, unfinished=True) for path in workdirs]
+  name = "report.html" if len(runs) == 1 else "comparison.html"
+  path = runs[0].path / name if output is None else Path(output)
+  if path.is_dir():
+    path = path / name
+  path.parent.mkdir(parents=True, exist_ok=True)
   for run in runs:
     figures.write_figures(run)
   if len(runs) == 1:
-    title, body = runs[0].results["title"], _single(runs[0])
-    default = runs[0].path / "report.html"
-  else:
-    title, body = f"{len(runs)} runs of {common_title(runs)}", _comparison(runs)
-    default = runs[0].path / "comparison.html"
-  path = default if output is None else Path(output)
-  if path.is_dir():
-    path = path / default.name
-  path.parent.mkdir(parents=True, exist_ok=True)
-  files.write_text(path, document(title, body))
+    _write_single(runs[0], path)
+    return path
+  for run in runs:
+    _write_single(run, run.path / "report.html")
+  title = f"{len(runs)} runs of {common_title(runs) or 'different data'}"
+  files.write_text(path, document(title, _comparison(runs, path.parent)))
   return path
+
+
+def _write_single(run: Run, path: Path) -> None:
+  files.write_text(
+    path, document(run.results["title"], _single(run, path.parent))
+  )
 
 
 def document(title: str, body: str) -> str:
@@ -109,82 +128,124 @@ def document(title: str, body: str) -> str:
 <main>
 {body}
 </main>
-<footer>Written by mnemonics_jax. This page is complete in one file.</footer>
+<footer>Written by mnemonics_jax. Links lead to files beside this page, which is
+complete without them.</footer>
 </body>
 </html>
 """
 
 
-def _single(run: Run) -> str:
-  sections = _sections(run)
+def _single(run: Run, at: Path) -> str:
+  sections = [found for make in SECTIONS if (found := make(run, at))]
   links = "".join(
     f'<a href="#{_anchor(s.title)}">{markup.text(s.title)}</a>'
     for s in sections
   )
   return (
-    f"<header>{_opening(run, titled=True)}</header>"
+    f"<header>{_opening(run)}</header>"
     f'<nav aria-label="Sections">{links}</nav>{_render(sections)}'
   )
 
 
-def _comparison(runs: Sequence[Run]) -> str:
-  merged = merge_seeds(runs)
-  names = labels(merged)
-  results = [run.results for run in merged]
-  compared = []
-  for readout in READOUTS:
-    table = tables.comparison_table(names, results, readout)
-    if table.rows:
-      compared.append(f"<h4>Read-out {readout}</h4>{markup.table(table)}")
-  drawn = figures.write_comparison(merged, runs[0].path / "figures")
-  by_kind = {kind: "" for kind in ("curves", *_WIDE)}
-  for path in drawn:
-    kind = path.stem if path.stem in _WIDE else "curves"
-    by_kind[kind] += markup.picture(
-      path, f"Numbers: figures/{path.stem}.csv", wide=kind in _WIDE
-    )
-  wide = "".join(
-    f"<section><h2>{title}</h2><p>{markup.text(caption)}</p>"
-    f'<div class="single">{by_kind[kind]}</div></section>'
-    for kind, (title, caption) in _WIDE.items()
-    if by_kind[kind]
-  )
-  parts = [
-    f'<header><p class="kind">Comparison of {len(runs)} runs</p>'
-    f"<h1>{markup.text(common_title(runs) or 'Runs')}</h1>"
-    f'<p class="lead">{markup.text(summary.compare(names, merged))}</p></header>',
-    f'<section class="compare"><h2>Side by side</h2>'
-    f"<p>{_CURVES_CAPTION}</p>"
-    f'<div class="row">{by_kind["curves"]}</div>{"".join(compared)}'
-    f'<p class="note">{_COMPARISON_NOTE}</p></section>',
-    wide,
-    "<h2>The runs one by one</h2>",
-  ]
-  for name, run in zip(labels(runs), runs, strict=True):
-    parts.append(
-      f'<details class="run"><summary>{markup.text(name)}</summary>'
-      f"{_opening(run, titled=False)}{_render(_sections(run), ids=False)}</details>"
-    )
-  return "".join(parts)
-
-
-def _opening(run: Run, *, titled: bool) -> str:
+def _opening(run: Run) -> str:
   """Title, what happened in plain words, and the numbers that matter."""
   results = run.results
-  title = markup.text(results["title"])
-  alarm = forgotten.warning(run)
+  advice = failures.advice(run)
   cards = "".join(
     f"<div><dt>{markup.text(name)}</dt><dd>{markup.text(value)}"
     f"<small>{markup.text(note)}</small></dd></div>"
     for name, value, note in summary.key_numbers(run)
   )
   return (
-    (f'<p class="kind">Run report</p><h1>{title}</h1>' if titled else "")
+    f'<p class="kind">Run report</p><h1>{markup.text(results["title"])}</h1>'
     + (f'<p class="warning">{_left(run)}</p>' if run.phases_left else "")
-    + f'<p class="lead">{markup.text(summary.describe(results))}</p>'
-    + (f'<p class="warning">{markup.code(alarm)}</p>' if alarm else "")
+    + f'<p class="lead">{markup.text(summary.outcome(run))}</p>'
+    + (f'<p class="warning">{markup.code(advice)}</p>' if advice else "")
+    + f"<p>{markup.text(summary.describe(results))}</p>"
     + f'<dl class="numbers">{cards}</dl>'
     + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
+  )
+
+
+def _comparison(runs: Sequence[Run], at: Path) -> str:
+  groups = by_data(runs)
+  directory = runs[0].path / "figures"
+  parts = []
+  for number, group in enumerate(groups, 1):
+    suffix = f"_{number}" if len(groups) > 1 else ""
+    if len(groups) > 1:
+      parts.append(f'<h2 class="group">{markup.text(group.title)}</h2>')
+    parts.append(_group(group, at, directory, suffix))
+  lead = "" if len(groups) == 1 else f'<p class="lead">{_APART}</p>'
+  return (
+    f'<header><p class="kind">Comparison of {len(runs)} runs</p>'
+    f"<h1>{markup.text(common_title(runs) or 'Runs of different data')}</h1>"
+    f"{lead}</header>{''.join(parts)}"
+  )
+
+
+def _group(group: Group, at: Path, directory: Path, suffix: str) -> str:
+  """Runs on the same data: who is ahead, side by side, one by one."""
+  merged = merge_seeds(group.runs)
+  names = labels(merged)
+  pages = {
+    id(run): markup.link(run.path / "report.html", at, name)
+    for name, run in zip(labels(group.runs), group.runs, strict=True)
+  }
+  # Runs that were joined have no page in common.
+  links = {
+    name: markup.link(run.path / "report.html", at, name)
+    for name, run in zip(names, merged, strict=True)
+    if id(run) in pages
+  }
+  text = summary.compare(names, merged)
+  if len(merged) < len(group.runs) and len(merged) == 1:
+    text = f"These runs differ in their seeds only and count as one. {text}"
+  parts = [f'<p class="lead">{markup.text(text)}</p>']
+  if len(group.runs) > 1:
+    drawn = figures.write_comparison(merged, directory, suffix)
+    parts.append(_side_by_side(names, merged, links, drawn, at))
+  each = "".join(
+    f"<li>{pages[id(run)]}<br>{markup.text(summary.outcome(run))}"
+    + (f" {_left(run)}" if run.phases_left else "")
+    + "</li>"
+    for run in group.runs
+  )
+  parts.append(
+    f'<section><h2>The runs one by one</h2><ul class="runs">{each}</ul></section>'
+  )
+  return "".join(parts)
+
+
+def _side_by_side(
+  names: Sequence[str],
+  runs: Sequence[Run],
+  links: Mapping[str, str],
+  drawn: Sequence[Path],
+  at: Path,
+) -> str:
+  """Curves and tables, and what else was drawn, a section each."""
+  results = [run.results for run in runs]
+  compared = ""
+  for readout in READOUTS:
+    table = tables.comparison_table(names, results, readout)
+    if table.rows:
+      compared += f"<h4>Read-out {readout}</h4>{markup.table(table, links)}"
+  by_kind = dict.fromkeys(("curves", *_WIDE), "")
+  for path in drawn:
+    kind = next((k for k in _WIDE if path.stem.startswith(k)), "curves")
+    by_kind[kind] += markup.picture(path, at, wide=kind in _WIDE)
+  wide = "".join(
+    f"<section><h2>{title}</h2><p>{markup.text(caption)}</p>"
+    f'<div class="single">{by_kind[kind]}</div></section>'
+    for kind, (title, caption) in _WIDE.items()
+    if by_kind[kind]
+  )
+  return (
+    f'<section class="compare"><h2>Side by side</h2>'
+    f"<p>{_CURVES_CAPTION}</p>"
+    f'<div class="row">{by_kind["curves"]}</div>{compared}'
+    f'<p class="note">{_COMPARISON_NOTE}</p></section>{wide}'
   )
 
 
@@ -196,14 +257,9 @@ def _left(run: Run) -> str:
   )
 
 
-def _sections(run: Run) -> list[Section]:
-  return [found for make in SECTIONS if (found := make(run))]
-
-
-def _render(sections: Sequence[Section], *, ids: bool = True) -> str:
+def _render(sections: Sequence[Section]) -> str:
   return "".join(
-    f"<section{f' id={_anchor(title)}' if ids else ''}>"
-    f"<h2>{markup.text(title)}</h2>{body}</section>"
+    f"<section id={_anchor(title)}><h2>{markup.text(title)}</h2>{body}</section>"
     for title, body in sections
   )
 

@@ -1,14 +1,22 @@
-"""The sections of a run's page. A new one is a function in `SECTIONS`."""
+"""The sections of a run's page. A new one is a function in `SECTIONS`.
 
-from collections.abc import Callable
+Each takes the run and the directory of the page, from which links lead.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mnemonics_jax.report import changes, images, maps, markup, tables
+from mnemonics_jax.report import changes, images, markup, panels, tables
+from mnemonics_jax.report.drawing import shorten
+from mnemonics_jax.report.words import count
 from mnemonics_jax.runs.finished import Run
 
-_MAX_SHEETS = 6  # Of one stage; keeps pages of many phases light.
+# Both keep pages light, whose images are not made smaller by what loses some.
+_MAX_SHEETS = 6  # Of one stage.
+_SHEET_PIXELS = 300_000  # Of all sheets.
 
 
 class Section(NamedTuple):
@@ -23,24 +31,26 @@ class Section(NamedTuple):
   body: str
 
 
-def _figures(run: Run, names: list[str], caption: str, **options: bool) -> str:
+def _figures(
+  run: Run, at: Path, names: list[str], caption: str, **options: bool
+) -> str:
   """Pictures beside each other under one caption; "" when none exists."""
-  found = [run.path / "figures" / f"{name}.png" for name in names]
-  found = [path for path in found if path.exists()]
-  if not found:
+  found = [_path(run, name) for name in names]
+  body = [markup.picture(path, at, **options) for path in found]
+  body = [figure for figure in body if figure]
+  if not body:
     return ""
-  body = "".join(
-    markup.picture(path, _csv(path.stem), **options) for path in found
+  kind = "row" if len(body) > 1 else "single"
+  return (
+    f'<p>{markup.text(caption)}</p><div class="{kind}">{"".join(body)}</div>'
   )
-  kind = "row" if len(found) > 1 else "single"
-  return f'<p>{markup.text(caption)}</p><div class="{kind}">{body}</div>'
 
 
-def _csv(name: str) -> str:
-  return f"Numbers: figures/{name}.csv"
+def _path(run: Run, name: str) -> Path:
+  return run.path / "figures" / f"{name}.png"
 
 
-def accuracy(run: Run) -> Section:
+def accuracy(run: Run, at: Path) -> Section:
   several = len(run.results["seeds"]) > 1
   caption = (
     "After every phase the network is tested on all classes it has met so far, "
@@ -54,9 +64,7 @@ def accuracy(run: Run) -> Section:
     "lost on the first classes between the first phase and the last. Bold: the "
     "reported read-out."
   )
-  figure = markup.picture(
-    run.path / "figures" / "phase_curve.png", _csv("phase_curve")
-  )
+  figure = markup.picture(_path(run, "phase_curve"), at)
   table = markup.table(tables.phase_table(run.results))
   body = (
     f'<p>{markup.text(caption)}</p><div class="beside">{figure}'
@@ -65,24 +73,24 @@ def accuracy(run: Run) -> Section:
   return Section("Accuracy", body)
 
 
-def seeds(run: Run) -> Section | None:
+def seeds(run: Run, at: Path) -> Section | None:
   if len(run.results["seeds"]) < 2:
     return None
   return Section("Seeds", markup.table(tables.seed_table(run.results)))
 
 
-def class_groups(run: Run) -> Section | None:
+def class_groups(run: Run, at: Path) -> Section | None:
   names = [f"accuracy_matrix_{r}" for r in tables.readouts(run.results)]
   caption = (
     "Read down a column to see how well the classes of one phase are still "
     "known as later ones arrive. The diagonal is the accuracy on classes just "
     "learned, the last row what is left at the end."
   )
-  body = _figures(run, names, caption)
+  body = _figures(run, at, names, caption)
   return Section("Kept and lost", body) if body else None
 
 
-def moments(run: Run) -> Section | None:
+def moments(run: Run, at: Path) -> Section | None:
   parts = []
   for name in tables.readouts(run.results):
     data = tables.finetune_table(run.results, name)
@@ -101,11 +109,11 @@ def moments(run: Run) -> Section | None:
   )
   if len(run.results["seeds"]) > 1:
     caption += " Means over the seeds."
-  body = _figures(run, ["moments"], caption, wide=True) + "".join(parts)
+  body = _figures(run, at, ["moments"], caption, wide=True) + "".join(parts)
   return Section(title, body) if body else None
 
 
-def confusion(run: Run) -> Section | None:
+def confusion(run: Run, at: Path) -> Section | None:
   names = [f"confusion_{r}" for r in tables.readouts(run.results)]
   caption = (
     "After the last phase: each row is a true class, each column a prediction; "
@@ -113,22 +121,22 @@ def confusion(run: Run) -> Section | None:
     "Colour in the columns on the right means that old classes are taken for "
     "new ones."
   )
-  body = _figures(run, names, caption)
+  body = _figures(run, at, names, caption)
   return Section("Confusions", body) if body else None
 
 
-def training(run: Run) -> Section | None:
+def training(run: Run, at: Path) -> Section | None:
   caption = (
     "Loss and accuracy on the training images, epoch by epoch, all phases "
     "one after the other; bands mark the phases, colours the stages."
   )
   if len(run.results["seeds"]) > 1:
     caption += " Strong lines: the first seed; faint lines: the others."
-  body = _figures(run, ["training_curves"], caption, wide=True)
+  body = _figures(run, at, ["training_curves"], caption, wide=True)
   return Section("Training", body) if body else None
 
 
-def exemplars(run: Run) -> Section | None:
+def exemplars(run: Run, at: Path) -> Section | None:
   caption = (
     "How far exemplars are from the images they began with, after each meta "
     "epoch: in pixels, and in the features of the network that was fixed while "
@@ -137,55 +145,108 @@ def exemplars(run: Run) -> Section | None:
   )
   if len(run.results["seeds"]) > 1:
     caption += " Means over the seeds."
-  parts = [_figures(run, ["exemplar_distances"], caption, wide=True)]
-  for stage, (done, _) in changes.STAGES.items():
-    found = changes.load(run, stage)
-    if not found:
-      continue
-    shown = found
-    if len(found) > _MAX_SHEETS:
-      evenly = np.linspace(0, len(found) - 1, _MAX_SHEETS).round().astype(int)
-      shown = [found[i] for i in evenly]
-    gain = changes.amplification(found)
-    text = (
-      f"Exemplars before and after they were {done}, and the change: after "
-      f"minus before, {gain} times amplified (×{gain}) around grey. Plain grey "
-      "means no change, brighter a higher value, colour a change of hue. "
-      f"Up to ten classes of the phase are shown (seed "
-      f"{run.results['seeds'][0]})."
-    )
-    if len(shown) < len(found):
-      text += f" {len(shown)} of {len(found)} phases; figures/ has the others."
-    pictures = "".join(
-      markup.picture(run.path / "figures" / f"{name}.png", _csv(name))
-      for name in (changes.sheet_name(stage, c.phase) for c in shown)
-    )
-    parts.append(
-      f"<h4>Exemplars {done}</h4><p>{markup.text(text)}</p>"
-      f'<div class="sheets">{pictures}</div>'
-    )
+  parts = [_figures(run, at, ["exemplar_distances"], caption, wide=True)]
+  found = {stage: changes.load(run, stage) for stage in changes.STAGES}
+  found = {stage: change for stage, change in found.items() if change}
+  for stage, change in found.items():
+    parts.append(_sheets(run, at, stage, change, _SHEET_PIXELS // len(found)))
   body = "".join(parts)
   return Section("Learning exemplars", body) if body else None
 
 
+def _sheets(
+  run: Run, at: Path, stage: str, found: Sequence[changes.Change], pixels: int
+) -> str:
+  """Exemplars before and after a stage, by phase and class.
+
+  Args:
+    run: whose.
+    at: where the page is.
+    stage: which changed them.
+    found: what it changed.
+    pixels: of all pictures together, about.
+  """
+  done, _ = changes.STAGES[stage]
+  shown = changes.evenly(found, _MAX_SHEETS)
+  gain = changes.amplification(found)
+  height, width = images.reduced(*found[0].before.shape[1:3])
+  # Two images of a class, three pictures of each.
+  room = pixels // (len(shown) * 6 * height * width)
+  most = min(max(room, 2), 10)
+  classes = max(len(np.unique(change.labels)) for change in shown)
+  text = (
+    f"Exemplars before and after they were {done}, and the change: after "
+    f"minus before, {gain} times amplified around grey. Plain grey means no "
+    "change, brighter a higher value, colour a change of hue. Seed "
+    f"{run.results['seeds'][0]}."
+  )
+  if len(shown) < len(found):
+    text += f" {len(shown)} of {len(found)} phases are shown."
+  if most < classes:
+    text += f" Up to {most} classes of a phase are shown, the links have more."
+  body = "".join(_sheet(run, at, stage, change, gain, most) for change in shown)
+  return (
+    f"<h4>Exemplars {done}</h4><p>{markup.text(text)}</p>"
+    f'<div class="sheets">{body}</div>'
+  )
+
+
+def _sheet(
+  run: Run, at: Path, stage: str, change: changes.Change, gain: int, most: int
+) -> str:
+  """A table: a row per class, in each cell one exemplar's three pictures."""
+  strips = changes.strips(change, gain, most)
+  zoom = images.zoom(*change.before.shape[1:3])
+  head = "".join(
+    f"<span>{word}</span>" for word in ("before", "after", f"×{gain}")
+  )
+  head = f"<th><div>{head}</div></th>"
+  columns = max(map(len, strips.values()))
+  rows = "".join(
+    f'<tr><th scope="row">{markup.text(name)}</th>'
+    + "".join(
+      f"<td>{markup.pixels(strip, f'{name} before and after, and the change', zoom)}</td>"
+      for strip in row
+    )
+    + "</tr>"
+    for name, row in (
+      (shorten(run.results["class_names"][label], 13), row)
+      for label, row in strips.items()
+    )
+  )
+  picture = _path(run, changes.sheet_name(stage, change.phase))
+  links = f"{markup.link(picture, at)}, {markup.link(picture.with_suffix('.csv'), at)}"
+  return (
+    '<figure><div class="scroll" tabindex="0"><table class="sheet">'
+    f"<thead><tr><td></td>{head * columns}</tr></thead>"
+    f"<tbody>{rows}</tbody></table></div><figcaption>"
+    f"{markup.text(changes.extent(change))} {links}</figcaption></figure>"
+  )
+
+
 MAP_CAPTION = (
-  "What the network makes of a few classes: each dot is a test image, each "
-  "star an exemplar, each grey cross another class, placed by "
-  "t-SNE so that images with similar features lie close together. Good exemplars lie inside the cloud of their class; clouds "
+  "Each dot is a test image, each star an exemplar, each grey cross another "
+  "class, placed by t-SNE so that images with similar features lie close "
+  "together. Colours are for the three classes that are recognised least in "
+  "the end, for two each of the first and the last phase, and for others if "
+  "there are fewer. Good exemplars lie inside the cloud of their class; clouds "
   "that run into each other are classes the network confuses. All panels share "
   "one map, so places can be compared; distances between far groups and the "
   "axes themselves mean nothing."
 )
 
 
-def features(run: Run) -> Section | None:
-  caption = f"{MAP_CAPTION} (Seed {run.results['seeds'][0]}.)"
-  wide = len(maps.panels(run)) > 1
-  body = _figures(run, ["feature_map"], caption, wide=wide)
+def features(run: Run, at: Path) -> Section | None:
+  caption = (
+    f"{MAP_CAPTION} Percentages are the share of a class that is recognised in "
+    f"the end. Seed {run.results['seeds'][0]}."
+  )
+  wide = len(panels.mapped_phases(run)) > 1
+  body = _figures(run, at, ["feature_map"], caption, wide=wide)
   return Section("Map of features", body) if body else None
 
 
-def memory(run: Run) -> Section | None:
+def memory(run: Run, at: Path) -> Section | None:
   classes = images.memory_images(run)
   if not classes:
     return None
@@ -198,17 +259,28 @@ def memory(run: Run) -> Section | None:
   if len(classes) < len(run.results["class_names"]):
     intro += f" {len(classes)} classes are shown, evenly spaced."
   cards = "".join(
-    f"<figure>{markup.thumbnail(images.tile(entry.images), entry.name)}"
-    f"<figcaption>{markup.text(entry.name)}"
+    "<figure>"
+    + markup.pixels(
+      images.tile(entry.images, gap=1),
+      f"{entry.name}: {count(len(entry.images), 'exemplar')}",
+      images.zoom(*entry.images.shape[1:3]),
+    )
+    + f"<figcaption>{markup.text(entry.name)}"
     f" <small>phase {entry.phase}</small></figcaption></figure>"
     for entry in classes
   )
+  sheet = _path(run, "memory")
+  links = (
+    f"{markup.link(sheet, at)}, {markup.link(sheet.with_suffix('.csv'), at)}"
+  )
   return Section(
-    "Memory", f'<p>{markup.text(intro)}</p><div class="memory">{cards}</div>'
+    "Memory",
+    f'<p>{markup.text(intro)}</p><div class="memory">{cards}</div>'
+    f'<p class="note">{links}</p>',
   )
 
 
-def repeat(run: Run) -> Section:
+def repeat(run: Run, at: Path) -> Section:
   parts = []
   if run.config.get("command"):
     command = markup.text(run.config["command"])
@@ -223,7 +295,7 @@ def repeat(run: Run) -> Section:
   return Section("Repeat", "".join(parts))
 
 
-SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+SECTIONS: tuple[Callable[[Run, Path], Section | None], ...] = (
   accuracy,
   class_groups,
   moments,

@@ -4,22 +4,52 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mnemonics_jax import registry
+from mnemonics_jax.report import failures
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
   paired_difference,
   percent,
   tested_classes,
 )
+from mnemonics_jax.report.words import share
 from mnemonics_jax.runs.finished import Run
 
 
-def describe(results: Mapping[str, Any]) -> str:
-  """What was learned, with what, and how it went."""
+def outcome(run: Run) -> str:
+  """How it ended, first of all what failed."""
+  results = run.results
   base, *later = results["classes_per_phase"]
   total = base + sum(later)
-  text = f"A network learned to tell {total} classes of {results['dataset']}"
+  summary = results["summary"][results["readout"]]
+  readout = results["readout"]
+  if readout in registry.READOUTS:
+    readout = f"{registry.READOUTS[readout]} ({readout})"
+  last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
+  tested = results["runs"][0]["phases"][-1].get("classes_tested")
+  which = f"all {total} classes"
+  if tested is not None:
+    which = f"{tested} of {total} classes (there were none of the others)"
+  text = f"In the end {readout} recognises {share(last)} of the test images of {which}"
+  if failed := failures.failure(run):
+    return f"{text}. {failed}"
+  if later and loss is not None:
+    change = "fell" if loss >= 0 else "rose"
+    text += (
+      f"; on the first {base} classes accuracy {change} by "
+      f"{percent(abs(loss), 1)} points since they were learned"
+    )
+  return f"{text}."
+
+
+def describe(results: Mapping[str, Any]) -> str:
+  """What was learned, and with what."""
+  base, *later = results["classes_per_phase"]
+  text = (
+    f"A network learned to tell {base + sum(later)} classes of "
+    f"{results['dataset']} apart"
+  )
   if not later:
-    text += " apart in a single phase. "
+    text += " in a single phase. "
   else:
     each = (
       f"{min(later)}"
@@ -31,40 +61,19 @@ def describe(results: Mapping[str, Any]) -> str:
       if len(later) > 1
       else (f"one phase of {each}")
     )
-    text += f" apart bit by bit: {base} at first, then {follow} more. "
+    text += f": {base} at first, then {follow} more. "
+  if results["method"] == "joint":
+    return text + (
+      "It saw all images of all classes in every phase: this is the upper "
+      "bound for learners that may not look back."
+    )
   method = results["method"]
   if method in registry.METHODS:
     method = registry.METHODS[method].label
-  if results["method"] == "joint":
-    text += (
-      "It saw all images of all classes in every phase: this is the upper "
-      "bound for learners that may not look back. "
-    )
-  else:
-    text += (
-      f"It was trained with {method}; of classes it had already learned it "
-      f"kept {_memory(results['memory'])} ({results['exemplars']} exemplars). "
-    )
-  summary = results["summary"][results["readout"]]
-  readout = results["readout"]
-  if readout in registry.READOUTS:
-    readout = f"{registry.READOUTS[readout]} ({readout})"
-  last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
-  tested = results["runs"][0]["phases"][-1].get("classes_tested")
-  which = f"all {total} classes"
-  if tested is not None:
-    which = f"{tested} of {total} classes (there were none of the others)"
-  text += (
-    f"In the end {readout} recognises {percent(last, 1)}\u00a0% of the test images of "
-    f"{which}"
+  return text + (
+    f"It was trained with {method}; of classes it had already learned it "
+    f"kept {_memory(results['memory'])} ({results['exemplars']} exemplars)."
   )
-  if later and loss is not None:
-    change = "fell" if loss >= 0 else "rose"
-    text += (
-      f"; on the first {base} classes accuracy {change} by "
-      f"{percent(abs(loss), 1)} points since they were learned"
-    )
-  return text + "."
 
 
 def caveat(results: Mapping[str, Any]) -> str:
@@ -135,46 +144,46 @@ def key_numbers(run: Run) -> list[tuple[str, str, str]]:
 
 
 def compare(names: Sequence[str], runs: Sequence[Run]) -> str:
-  """One sentence about which run is ahead, and how sure that is."""
-  if len({tuple(run.results["classes_per_phase"]) for run in runs}) > 1:
-    return (
-      "These runs do not learn the same classes in the same phases, so their "
-      "averages are not comparable; the curves still are, point by point."
-    )
-  if len({run.results["dataset"] for run in runs}) > 1:
-    return "These runs learn different datasets: compare shapes, not numbers."
+  """Which of the runs on the same data is ahead, where that can be told."""
   if len(runs) == 1:
-    return (
-      "These runs differ in their seeds only and count as one. "
-      + describe(runs[0].results)
-    )
+    return outcome(runs[0])
   reported = [
-    run.results["summary"][run.results["readout"]]["average"] for run in runs
+    run.results["summary"][run.results["readout"]]["average"]["mean"]
+    for run in runs
   ]
   # The upper bound is no competitor, unless there are no two others.
   others = [i for i, r in enumerate(runs) if r.results["method"] != "joint"]
   ranked = others if len(others) > 1 else range(len(runs))
-  order = sorted(ranked, key=lambda i: reported[i]["mean"], reverse=True)
-  first, second = order[:2]
-  gap = reported[first]["mean"] - reported[second]["mean"]
-  text = (
-    f"{names[first]} has the highest average accuracy"
-    f"{' below the upper bound' if len(ranked) < len(runs) else ''}, "
-    f"{percent(reported[first]['mean'], 1)}\u00a0%: {percent(gap, 1)} points above "
-    f"{names[second]}."
-  )
-  found = None
-  if runs[first].results["readout"] == runs[second].results["readout"]:
-    found = paired_difference(
-      runs[first].results, runs[second].results, runs[first].results["readout"]
-    )
-  if found is None or found[1] is None:
-    return text + " Without shared seeds, several of them, this may be chance."
-  if found[0] > found[1]:
+  order = sorted(ranked, key=lambda i: reported[i], reverse=True)
+  if len({tuple(run.results["classes_per_phase"]) for run in runs}) > 1:
     return (
-      text + " Seed by seed, the difference's 95 % interval lies above zero."
+      "These runs do not have the same phases, so their averages cannot be "
+      "compared; points of their curves above the same number of classes can."
     )
-  return text + " Seed by seed, the difference's 95 % interval includes zero."
+  first, second = order[:2]
+  best, next_best = runs[first].results, runs[second].results
+  found = paired_difference(
+    best, next_best, best["readout"], next_best["readout"]
+  )
+  if found is None or found[1] is None or found[0] <= found[1]:
+    low, high = order[-1], order[0]
+    reason = (
+      "the difference of the best two may be chance: its 95\u00a0% interval "
+      "includes zero"
+      if found and found[1] is not None
+      else "that takes several seeds, the same for all"
+    )
+    return (
+      f"No winner can be named: {reason}. Average accuracies reach from "
+      f"{share(reported[low])} ({names[low]}) to {share(reported[high])} "
+      f"({names[high]})."
+    )
+  bound = " below the upper bound" if len(ranked) < len(runs) else ""
+  return (
+    f"{names[first]} has the highest average accuracy{bound}, "
+    f"{share(reported[first])}: {percent(found[0], 1)} ± {percent(found[1], 1)} "
+    f"points above {names[second]}, seed by seed."
+  )
 
 
 def _memory(policy: str) -> str:

@@ -33,10 +33,11 @@ def percent(fraction: float | None, digits: int = 2) -> str:
 
 
 def points(difference: float | None) -> str:
-  """A signed difference in percentage points."""
+  """A signed difference in percentage points; what rounds to zero has no sign."""
   if difference is None:
     return "–"
-  return f"{100 * difference:+.2f}".replace("-", "−")
+  text = f"{100 * difference:+.2f}".replace("-", "−")
+  return text[1:] if text[1:] == "0.00" else text
 
 
 def interval(estimate: Mapping[str, float | None], digits: int = 2) -> str:
@@ -120,12 +121,24 @@ def moment_mean(
   Returns:
     None when it was not measured in every seed.
   """
+  values = _moments(results, phase, moment, readout, classes)
+  return None if values is None else statistics.fmean(values)
+
+
+def _moments(
+  results: Mapping[str, Any],
+  phase: int,
+  moment: str,
+  readout: str,
+  classes: str,
+) -> list[float] | None:
+  """As `moment_mean`, seed by seed."""
   values = [
     run["phases"][phase].get("moments", {}).get(moment, {}).get(readout, {})
     for run in results["runs"]
   ]
   values = [value.get(classes) for value in values]
-  return None if None in values else statistics.fmean(values)
+  return None if None in values else values
 
 
 def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
@@ -137,13 +150,20 @@ def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
   for index, phase in enumerate(results["runs"][0]["phases"]):
     row = [str(phase["phase"])]
     for classes in ("old", "new", "all"):
-      before = moment_mean(results, index, "trained", readout, classes)
-      after = moment_mean(results, index, "final", readout, classes)
-      change = None
-      if before is not None and after is not None:
-        change = after - before
-      moved = moved or bool(change)
-      row += [percent(before), percent(after), points(change)]
+      before, after = (
+        _moments(results, index, moment, readout, classes)
+        for moment in ("trained", "final")
+      )
+      if before is None or after is None:
+        row += ["–"] * 3
+        continue
+      changes = [a - b for a, b in zip(after, before, strict=True)]
+      moved = moved or any(changes)
+      row += [
+        percent(statistics.fmean(before)),
+        percent(statistics.fmean(after)),
+        _signed_interval(protocol.confidence_interval(changes)),
+      ]
     rows.append(row)
   return (
     Table(
@@ -157,19 +177,29 @@ def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
 
 
 def paired_difference(
-  results: Mapping[str, Any], other: Mapping[str, Any], readout: str
+  results: Mapping[str, Any],
+  other: Mapping[str, Any],
+  readout: str,
+  other_readout: str | None = None,
 ) -> tuple[float, float | None] | None:
   """Average accuracy minus the other run's, seed by seed: mean and ci95.
 
-  None when the two do not have the same seeds or not this read-out.
+  None when the two do not have the same seeds and phases, or not this read-out.
+
+  Args:
+    results: of a run.
+    other: of the run it is compared with.
+    readout: which average.
+    other_readout: of the other run, if it is not the same.
   """
   averages, others = (
-    {run["seed"]: run["average"].get(readout) for run in r["runs"]}
-    for r in (results, other)
+    {run["seed"]: run["average"].get(name) for run in r["runs"]}
+    for r, name in ((results, readout), (other, other_readout or readout))
   )
-  if averages.keys() != others.keys() or None in (
-    *averages.values(),
-    *others.values(),
+  if (
+    results["classes_per_phase"] != other["classes_per_phase"]
+    or averages.keys() != others.keys()
+    or None in (*averages.values(), *others.values())
   ):
     return None
   return protocol.confidence_interval(

@@ -132,12 +132,10 @@ PHASE_ARRAYS = {
   "changed/STAGE/before": "uint8 [n, h, w, c]; as the stage found some images",
   "changed/STAGE/after": "the same images as the stage left them",
   "changed/STAGE/labels": "int [n]; their classes",
-  "features/test": "float16 [n, d]; of test images of a few classes",
+  "features/test": "float16 [n, d]; of up to 30 test images of each class",
   "features/test_labels": "int [n]; their classes",
-  "features/exemplars": "float16 [n, d]; of the exemplars of these classes",
+  "features/exemplars": "float16 [n, d]; of up to 10 exemplars of each class",
   "features/exemplars_labels": "int [n]; their classes",
-  "features/others": "float16 [n, d]; mean direction of each other class",
-  "features/others_labels": "int [n]; their classes",
 }
 
 

@@ -3,7 +3,7 @@
 The arrays and their names are listed in `layout.PHASE_ARRAYS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 import zipfile
 import zlib
@@ -16,24 +16,8 @@ from mnemonics_jax.runs.layout import AnyPath
 
 # How much of a phase is kept for pictures.
 _SHOWN_CLASSES, _SHOWN_PER_CLASS = 10, 2
-_MAPPED = 7
-_OTHERS = 150  # Other classes of which the mean is kept.
-
-
-def mapped_classes(classes_per_phase: Sequence[int]) -> list[int]:
-  """Classes whose features are kept: three of phase 0, then four newcomers.
-
-  Example:
-    >>> mapped_classes([5, 1, 3])
-    [0, 1, 2, 5, 6, 7]
-  """
-  start = classes_per_phase[0]
-  mapped = list(range(min(start, 3)))
-  for size in classes_per_phase[1:]:
-    missing = _MAPPED - len(mapped)
-    mapped += range(start, start + min(size, 2, missing))
-    start += size
-  return mapped
+# Of every class: which ones a map should show is known at the end only.
+_TEST_FEATURES, _EXEMPLAR_FEATURES = 30, 10
 
 
 def write_phase_arrays(
@@ -48,7 +32,6 @@ def write_phase_arrays(
   changed: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
   test_features: tuple[np.ndarray, np.ndarray],
   exemplar_features: tuple[np.ndarray, np.ndarray],
-  mapped: Sequence[int],
 ) -> None:
   """Writes what a report draws of a phase.
 
@@ -65,12 +48,11 @@ def write_phase_arrays(
     changed: by stage the images before it and after it, and their labels. Two
       each of up to ten classes are kept as `changed/STAGE/before`, `after` and
       `labels`.
-    test_features: of the test images [n, d], with their labels. Those of
-      `mapped` are kept in half precision as `features/test` and
+    test_features: of the test images [n, d], with their labels. Those of the
+      first 30 of each class are kept in half precision as `features/test` and
       `features/test_labels`.
-    exemplar_features: of the memory; `features/exemplars`, `..._labels`.
-    mapped: classes whose features are kept; see `mapped_classes`. Of others the
-      mean direction of test images is, as `features/others`, `..._labels`.
+    exemplar_features: of the memory; of the first 10 of each class kept as
+      `features/exemplars`, `..._labels`.
   """
   arrays: dict[str, Any] = {
     "memory/images": memory_images[:seen],
@@ -80,42 +62,33 @@ def write_phase_arrays(
     for name, counts in by_readout.items():
       arrays[f"confusion/{moment}/{name}"] = counts
   for stage, (before, after, labels) in changed.items():
-    rows = [
-      row
-      for label in np.unique(labels)[:_SHOWN_CLASSES]
-      for row in np.flatnonzero(labels == label)[:_SHOWN_PER_CLASS]
-    ]
+    rows = _first_of_each(labels, _SHOWN_PER_CLASS, _SHOWN_CLASSES)
     for name, values in [
       ("before", before), ("after", after), ("labels", labels)
     ]:  # fmt: skip
       arrays[f"changed/{stage}/{name}"] = values[rows]
-  for name, (features, labels) in [
-    ("test", test_features),
-    ("exemplars", exemplar_features),
+  for name, (features, labels), each in [
+    ("test", test_features, _TEST_FEATURES),
+    ("exemplars", exemplar_features, _EXEMPLAR_FEATURES),
   ]:
-    rows = np.isin(labels, mapped)
+    rows = _first_of_each(labels, each)
     arrays[f"features/{name}"] = features[rows].astype(np.float16)
     arrays[f"features/{name}_labels"] = labels[rows]
-  means, labels = _other_classes(*test_features, mapped)
-  arrays["features/others"] = means.astype(np.float16)
-  arrays["features/others_labels"] = labels
   path = layout.phase_arrays_path(workdir, seed, phase)
   path.parent.mkdir(parents=True, exist_ok=True)
   with files.replacing(path) as file:
     np.savez_compressed(file, **arrays)
 
 
-def _other_classes(
-  features: np.ndarray, labels: np.ndarray, mapped: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-  """The mean direction of each class that is not mapped, and these classes."""
-  classes = np.setdiff1d(labels, mapped)
-  evenly = np.linspace(0, len(classes) - 1, min(len(classes), _OTHERS))
-  classes = classes[evenly.round().astype(int)]
-  lengths = np.linalg.norm(features, axis=1, keepdims=True)
-  unit = features / np.maximum(lengths, 1e-12)
-  means = [unit[labels == label].mean(axis=0) for label in classes]
-  return np.reshape(means, (len(classes), features.shape[1])), classes
+def _first_of_each(
+  labels: np.ndarray, count: int, classes: int | None = None
+) -> np.ndarray:
+  """Where the first `count` are of each of the first `classes`, or of all."""
+  found = [
+    np.flatnonzero(labels == label)[:count]
+    for label in np.unique(labels)[:classes]
+  ]
+  return np.concatenate([np.zeros(0, int), *found])
 
 
 def read_phase_arrays(

@@ -57,7 +57,6 @@ def run_seed(
     base_models: where models of phase 0 are kept, None to train it.
   """
   seed, log = saver.seed, saver.log
-  mapped = phase_arrays.mapped_classes(stream.classes_per_phase)
   write_epoch = _EpochWriter(log, seed)
 
   def hear(event: Event) -> None:
@@ -99,7 +98,6 @@ def run_seed(
       changed=result.changed,
       test_features=result.test_features,
       exemplar_features=result.exemplar_features,
-      mapped=mapped,
     )
     saver.end_phase(state, phases)
     report(PhaseEnds(number, result.classes_seen, record["accuracy"]))

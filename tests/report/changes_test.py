@@ -131,7 +131,7 @@ def test_page_shows_them_with_their_numbers(workdir, few_figures):
   text = report.build([workdir]).read_text(encoding="utf-8")
   assert "Learning exemplars</h2>" in text
   assert "50 times amplified" in text
-  assert "figures/exemplars_adjusted_02.csv" in text
+  assert 'href="figures/exemplars_adjusted_02.csv"' in text
   assert report_fixture.SCRIPT_NAME not in text
   path = workdir / "figures" / "exemplars_learned_00.csv"
   with open(path, encoding="utf-8") as file:

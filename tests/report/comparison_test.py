@@ -2,13 +2,21 @@
 
 import dataclasses
 import json
+import re
 
 from matplotlib.colors import to_hex
 import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import charts, figures, merging, summary
+from mnemonics_jax.report import (
+  charts,
+  figures,
+  markup,
+  merging,
+  summary,
+  tables,
+)
 from mnemonics_jax.report.labels import labels
 from mnemonics_jax.runs.finished import load_run
 
@@ -130,8 +138,11 @@ def test_page_counts_merged_seeds(tmp_path, few_figures):
   text = report.build(paths).read_text(encoding="utf-8")
   assert "mnemonics has the highest average accuracy, 83.0\u00a0%" in text
   assert "+4.00 ± 0.00" in text
-  # Each run still has a page part of its own.
-  assert text.count('<details class="run">') == 4
+  # Each run still has a page of its own.
+  pages = re.findall('<li><a href="(.*?)">', text)
+  others = [f"../{path.name}/report.html" for path in paths[1:]]
+  assert pages == ["report.html", *others]
+  assert all((paths[0] / page).exists() for page in pages)
   both = report.build(paths[:2], tmp_path / "seeds.html")
   assert "differ in their seeds only" in both.read_text(encoding="utf-8")
 
@@ -145,9 +156,49 @@ def test_the_upper_bound_is_no_competitor(tmp_path):
   names = ["herding", "mnemonics", "joint"]
   text = summary.compare(names, runs)
   assert text.startswith("mnemonics has the highest average accuracy below the")
-  assert "2.0 points above herding" in text
+  assert "2.0 ± 0.0 points above herding" in text
   text = summary.compare(names[1:], runs[1:])
   assert text.startswith("joint has the highest average accuracy, ")
+
+
+def test_no_winner_without_several_seeds_in_common(tmp_path):
+  names = ["herding", "mnemonics"]
+  better = dict(exemplars="mnemonics", offset=0.3)
+  one = make(tmp_path, "a", seeds=(0,))
+  none = (
+    "No winner can be named: that takes several seeds, the same for all. Average"
+    " accuracies reach from 80.0\u00a0% (herding) to 110.0\u00a0% (mnemonics)."
+  )
+  compared = [one, make(tmp_path, "b", seeds=(0,), **better)]
+  assert summary.compare(names, compared) == none
+  # Nor in the tables: nothing there has a colour.
+  table = tables.comparison_table(names, [r.results for r in compared], "head")
+  assert table.rows[1][4] == "+30.00"
+  assert "up" not in re.findall('class="(.*?)"', markup.table(table))
+  text = summary.compare(
+    names, [one, make(tmp_path, "c", seeds=(1,), **better)]
+  )
+  assert text.startswith("No winner can be named: that takes several seeds")
+
+
+def test_no_winner_where_the_interval_includes_zero(tmp_path):
+  runs = [make(tmp_path, "a"), make(tmp_path, "b", exemplars="mnemonics")]
+  # Differences of 1 and 3 points: 2 ± 12.7.
+  for record, gain in zip(runs[1].results["runs"], (0.01, 0.03), strict=True):
+    record["average"]["head"] += gain
+  runs[1].results["summary"]["head"]["average"]["mean"] += 0.02
+  assert summary.compare(["herding", "mnemonics"], runs) == (
+    "No winner can be named: the difference of the best two may be chance: its"
+    " 95\u00a0% interval includes zero. Average accuracies reach from 79.0\u00a0%"
+    " (herding) to 81.0\u00a0% (mnemonics)."
+  )
+
+
+def test_methods_are_compared_by_what_they_report(tmp_path):
+  runs = [make(tmp_path, "a"), make(tmp_path, "b", method="icarl")]
+  runs[1].results["readout"] = "nme"  # 5 points below the head.
+  text = summary.compare(["lucir", "icarl"], runs)
+  assert "79.0\u00a0%: 5.0 ± 0.0 points above icarl" in text
 
 
 def test_moments_side_by_side(tmp_path):

@@ -2,13 +2,15 @@
 
 import csv
 
+from matplotlib.figure import Figure
 import numpy as np
 from PIL import Image
 import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import images
+from mnemonics_jax.report import drawing, images
+from mnemonics_jax.report.drawing import Drawing
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -99,13 +101,43 @@ def test_tiles_show_pixels_unchanged():
 
 
 def test_small_images_grow_and_large_ones_shrink(workdir):
-  entry = images.memory_images(load_run(workdir))[0]
-  assert entry.images.shape == (4, 32, 32, 3)
   with np.load(workdir / "seed_0" / "phase_02.npz") as file:
-    original = file["memory/images"][0]
-  np.testing.assert_array_equal(entry.images[:, ::4, ::4], original)
-  assert images.sides(224, 112) == (64, 32)
-  assert images.sides(8, 8) == (32, 32)
+    original = file["memory/images"]
+  for entry, pictures in zip(
+    images.memory_images(load_run(workdir)), original, strict=True
+  ):
+    np.testing.assert_array_equal(entry.images, pictures)
+  grown = images.resize(original[0], images.sides(8, 8))
+  assert grown.shape == (4, 32, 32, 3)
+  np.testing.assert_array_equal(grown[:, ::4, ::4], original[0])
+  assert images.sides(224, 112) == images.reduced(224, 112) == (64, 32)
+  assert images.reduced(8, 8) == (8, 8)
+  # A browser shows pixels in whole numbers.
+  assert [images.zoom(s, s) for s in (8, 28, 32, 64)] == [7, 2, 2, 1]
+
+
+def pixels(path):
+  with Image.open(path) as picture:
+    return np.asarray(picture.convert("RGB")).astype(int)
+
+
+def test_plots_lose_nothing_to_the_eye_and_exemplars_nothing_at_all(tmp_path):
+  # 128 by 128 pixels of as many colours, a pixel of the picture each.
+  noise = np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8)
+  sizes = {}
+  for exact in (True, False):
+    figure = Figure(figsize=(1.28, 1.28), dpi=100)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    axes.imshow(noise, interpolation="nearest")
+    item = Drawing("noise", figure, [], [], "Noise: ± “1”.", exact)
+    path = drawing.save(item, tmp_path)
+    sizes[exact] = path.stat().st_size
+    assert drawing.finding(path) == "Noise: ± “1”."
+    whole = pixels(path)
+    inner = whole[8:-8, 8:-8][:128, :128]
+    assert (np.abs(inner - noise[: len(inner)]) == 0).all() == exact
+  assert sizes[False] < sizes[True] / 2
 
 
 def test_many_classes_and_phases(tmp_path):
@@ -122,6 +154,35 @@ def test_many_classes_and_phases(tmp_path):
   assert len(found) == 100
   assert {r["shown"] for r in found} == {"10"}
   assert len(rows(path, "accuracy_matrix_nme")) == 26 * 27 // 2
+
+
+def test_every_picture_says_what_it_shows(workdir):
+  shows = {
+    path.stem: drawing.finding(path)
+    for path in (workdir / "figures").glob("*.png")
+  }
+  assert shows["phase_curve"] == (
+    "From 3 to 5 classes, head falls from 89.0\u00a0% to 69.0\u00a0% and nme falls"
+    " from 84.0\u00a0% to 64.0\u00a0%."
+  )
+  assert shows["accuracy_matrix_head"] == (
+    "On the classes of phase 0, head has 89.0\u00a0% when they are new and"
+    " 67.0\u00a0% at the end."
+  )
+  # 11 of 40 images of each class are taken for the next one.
+  assert shows["confusion_head"] == (
+    f"Most frequent confusion: 28\u00a0% of {report_fixture.SCRIPT_NAME[:17]}… are"
+    " taken for price $x_1."
+  )
+  assert shows["training_curves"] == (
+    "Training of phase 2 ends with a loss of 0.588 and 83.3\u00a0% of the training"
+    " images right."
+  )
+  assert shows["moments"].startswith(
+    "After the last phase head has 67.0\u00a0% on old classes and 72.0\u00a0% on new"
+    " ones (on old ones 63.0\u00a0% before the fine-tune) and nme has"
+  )
+  assert shows["memory"] == "20 exemplars of 5 classes."
 
 
 def test_a_run_without_arrays_and_epochs_still_has_curves(tmp_path):

@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
 
 import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import tables
+from mnemonics_jax.report import markup, tables
+from mnemonics_jax.report.tables import Table
 
 
 @pytest.fixture
@@ -60,10 +62,13 @@ def test_finetune_table_shows_old_and_new_side_by_side(results):
   assert table.rows[0][1:4] == ["–", "–", "–"]
   assert table.rows[1] == [
     "1",
-    "73.00", "77.00", "+4.00",
-    "84.00", "82.00", "−2.00",
-    "75.00", "79.00", "+4.00",
+    "73.00", "77.00", "+4.00 ± 0.00",
+    "84.00", "82.00", "−2.00 ± 0.00",
+    "75.00", "79.00", "+4.00 ± 0.00",
   ]  # fmt: skip
+  # One seed has no interval.
+  one = tables.finetune_table(results | {"runs": results["runs"][:1]}, "head")
+  assert one.rows[1][3] == "+4.00"
 
 
 def test_finetune_table_only_when_something_moved(tmp_path):
@@ -83,12 +88,35 @@ def test_comparison_pairs_seeds(results):
   # Differences 0.01 and 0.03: mean 0.02, half-width 12.706 * 0.01.
   table = tables.comparison_table(["a", "b"], [results, other], "head")
   assert [row[4] for row in table.rows] == ["–", "+2.00 ± 12.71"]
+  # Averages over other phases are about something else.
+  shorter = results | {"classes_per_phase": [4, 1]}
+  assert tables.paired_difference(other, shorter, "head") is None
+  # The other run may be reported by another read-out: 0.74 against 0.76, 0.78.
+  mean, _ = tables.paired_difference(other, results, "head", "nme")
+  assert mean == pytest.approx(0.07)
   other["runs"][0]["seed"] = 7
   assert tables.paired_difference(other, results, "head") is None
+
+
+def test_only_a_difference_that_is_sure_has_a_colour():
+  cells = ["+2.00 ± 1.99", "−2.00 ± 1.99", "+2.00 ± 2.00", "−0.10 ± 0.20"]
+  text = markup.table(
+    Table(["run", "sure", "sure", "no", "no", "one"], [["a", *cells, "+9.00"]])
+  )
+  found = re.findall("<td(.*?)>(.*?)</td>", text)
+  assert found == [
+    (' class="up"', cells[0]),
+    (' class="down"', cells[1]),
+    ("", cells[2]),
+    ("", cells[3]),
+    ("", "+9.00"),  # Of one seed nothing is sure.
+  ]
 
 
 def test_negative_numbers_have_a_minus_sign():
   assert tables.percent(-0.0123) == "−1.23"
   assert tables.points(-0.0123) == "−1.23"
+  assert tables.points(0.00012) == "+0.01"
+  assert tables.points(-0.00001) == tables.points(0.0) == "0.00"
   assert tables.interval({"mean": 0.5, "ci95": None}) == "50.00"
   assert math.isclose(float(tables.percent(0.12345)), 12.35, abs_tol=0.006)

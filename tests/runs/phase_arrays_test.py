@@ -20,7 +20,6 @@ def _write(workdir, **changes):
     changed={"adjust": (np.arange(36), np.arange(36) + 100, labels)},
     test_features=(features, labels),
     exemplar_features=(features[::3], labels[::3]),
-    mapped=[0, 11],
   )
   phase_arrays.write_phase_arrays(workdir, 1, 2, **{**arguments, **changes})
   return features
@@ -43,40 +42,38 @@ def test_arrays_come_back(tmp_path):
   np.testing.assert_array_equal(
     arrays["changed/adjust/labels"], np.repeat(np.arange(10), 2)
   )
-  rows = [0, 1, 2, 33, 34, 35]
   np.testing.assert_array_equal(
-    arrays["features/test"], features[rows].astype(np.float16)
+    arrays["features/test"], features.astype(np.float16)
   )
   np.testing.assert_array_equal(
-    arrays["features/test_labels"], [0] * 3 + [11] * 3
+    arrays["features/test_labels"], np.repeat(np.arange(12), 3)
   )
-  np.testing.assert_array_equal(arrays["features/exemplars_labels"], [0, 11])
-  assert arrays["features/others"].shape == (10, 5)
   np.testing.assert_array_equal(
-    arrays["features/others_labels"], np.arange(1, 11)
+    arrays["features/exemplars_labels"], np.arange(12)
   )
 
 
-def test_of_other_classes_the_mean_direction_is_kept(tmp_path):
-  # Lengths do not count: (1, 0) and (0, 1) have the mean (1/2, 1/2).
-  features = np.array([[9.0, 9.0], [2.0, 0.0], [0.0, 4.0], [0.0, 3.0]])
-  labels = np.array([0, 1, 1, 3])
-  _write(tmp_path, test_features=(features, labels))
-  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
-  np.testing.assert_array_equal(
-    arrays["features/others"], [[0.5, 0.5], [0.0, 1.0]]
+def test_of_each_class_the_first_features_are_kept(tmp_path):
+  # Classes 1 and 0 by turns, 40 images of each.
+  labels = np.tile([1, 0], 40)
+  features = np.arange(80.0)[:, None]
+  _write(
+    tmp_path,
+    test_features=(features, labels),
+    exemplar_features=(features, labels),
   )
-  assert arrays["features/others_labels"].tolist() == [1, 3]
-  # A thousand classes are too many for a map.
-  labels = np.arange(1000)
-  _write(tmp_path, test_features=(np.ones((1000, 2)), labels))
-  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
-  kept = arrays["features/others_labels"]
-  assert (len(kept), kept[0], kept[-1]) == (150, 1, 999)
-  # All classes may be mapped.
-  _write(tmp_path, test_features=(features[:1], np.array([0])))
-  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/others")
-  assert arrays["features/others"].shape == (0, 2)
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/")
+  for name, each in (("test", 30), ("exemplars", 10)):
+    kept, of = (arrays[f"features/{name}{end}"] for end in ("", "_labels"))
+    assert of.tolist() == [0] * each + [1] * each
+    assert kept[:, 0].tolist() == [
+      *range(1, 2 * each, 2),
+      *range(0, 2 * each, 2),
+    ]
+  # There may be test images of none.
+  _write(tmp_path, test_features=(features[:0], labels[:0]))
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "features/")
+  assert arrays["features/test"].shape == (0, 1)
 
 
 def test_arrays_have_the_names_that_are_written_down(tmp_path):
@@ -104,28 +101,6 @@ def test_arrays_by_prefix_and_none_at_all(tmp_path):
   found = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "memory/")
   assert sorted(found) == ["memory/counts", "memory/images"]
   assert phase_arrays.read_phase_arrays(tmp_path, 1, 3) == {}
-
-
-def test_classes_on_the_map():
-  assert phase_arrays.mapped_classes([5, 1, 1, 1, 1, 1]) == [
-    0,
-    1,
-    2,
-    5,
-    6,
-    7,
-    8,
-  ]
-  assert phase_arrays.mapped_classes([50, 10, 10, 10]) == [
-    0,
-    1,
-    2,
-    50,
-    51,
-    60,
-    61,
-  ]
-  assert phase_arrays.mapped_classes([2, 3]) == [0, 1, 2, 3]
 
 
 def test_arrays_with_any_byte_changed_never_pass_for_others(tmp_path):

@@ -51,8 +51,8 @@ def details(phase: int, groups, size: int) -> dict[str, np.ndarray]:
   """Changed images and features of a phase.
 
   Every image gains 2 grey levels of red in its upper left quarter and nothing
-  elsewhere; features are the class's own axis with a little noise, those of
-  exemplars have none.
+  elsewhere; features are the class's own axis, of eight, with a little noise,
+  those of exemplars have none.
   """
   start, seen = sum(groups[:phase]), sum(groups[: phase + 1])
   out, random = {}, np.random.RandomState(phase)
@@ -67,16 +67,11 @@ def details(phase: int, groups, size: int) -> dict[str, np.ndarray]:
       for name, values in {"before": before, "after": after}.items():
         out[f"changed/{stage}/{name}"] = values.astype(np.uint8)
       out[f"changed/{stage}/labels"] = labels
-  mapped = np.arange(min(seen, 3 + 2 * phase, 7))
   for kind, each, noise in (("test", 4, 0.2), ("exemplars", 1, 0.0)):
-    labels = np.repeat(mapped, each)
-    features = 3 * np.eye(8)[labels] + noise * random.randn(len(labels), 8)
+    labels = np.repeat(np.arange(seen), each)
+    features = 3 * np.eye(8)[labels % 8] + noise * random.randn(len(labels), 8)
     out[f"features/{kind}"] = features.astype(np.float16)
     out[f"features/{kind}_labels"] = labels
-  # Classes that are not mapped point the other way.
-  others = np.arange(len(mapped), seen)
-  out["features/others"] = -np.eye(8)[others % 8].astype(np.float16)
-  out["features/others_labels"] = others
   return out
 
 

@@ -51,7 +51,7 @@ def test_finished_cells_become_a_table(tmp_path):
   one = "+2.00 ± 2.48"
   assert (
     "| mnemonics, not adjusted | 3 |"
-    f" {one} | **{one}** | {one} | {one} | +0.00 ± 0.00 |" in text
+    f" {one} | **{one}** | {one} | {one} | 0.00 ± 0.00 |" in text
   )
   assert "The paper has no numbers for digits" in text
   assert "not with published numbers" in text

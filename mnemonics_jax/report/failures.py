@@ -1,0 +1,172 @@
+"""What went wrong in a run, in a sentence, and what would help."""
+
+from collections.abc import Mapping, Sequence
+import statistics
+from typing import Any
+
+import numpy as np
+
+from mnemonics_jax.report.words import capital, count, listed, share, spans
+from mnemonics_jax.runs.finished import Run
+
+# Less than this share of what was known is hardly anything.
+_FORGOTTEN = 1 / 3
+# So much less than of the average class is too little.
+_LEFT_BEHIND = 1 / 4
+# Below this accuracy after phase 0, a network is not trained well.
+_TRAINED = 0.3
+
+
+def warning(run: Run) -> str:
+  """What a run has failed at and what would help, else "".
+
+  Settings stand in backticks, as in errors.
+
+  >>> from mnemonics_jax import runs
+  >>> warning(runs.load_run("finished_run"))  # It remembers most classes.
+  ''
+
+  Args:
+    run: a finished one.
+  """
+  return " ".join(part for part in (failure(run), advice(run)) if part)
+
+
+def failure(run: Run) -> str:
+  """Which classes are never predicted or hardly recognised, or "".
+
+  Means over the seeds, of the reported read-out.
+  """
+  results = run.results
+  never = _never_predicted(run)
+  if never:
+    return f"{_subject(never, results)} never predicted{_numbers(run, never)}."
+  first, last = _by_phase(results)
+  overall = results["summary"][results["readout"]]["per_phase"][-1]["mean"]
+  weak = [
+    phase
+    for phase, (start, end) in enumerate(zip(first, last, strict=True))
+    if start is not None
+    and end is not None
+    and (end < _FORGOTTEN * start or end < _LEFT_BEHIND * overall)
+  ]
+  sizes = results["classes_per_phase"]
+  if not weak or len(sizes) == 1:
+    return ""
+  if weak == [0]:
+    subject = f"The first {count(sizes[0], 'class')} are"
+    subject = "The first class is" if sizes[0] == 1 else subject
+  else:
+    plural = "phases" if weak[1:] else "phase"
+    subject = f"The classes of {plural} {spans(weak)} are"
+  start, end = (
+    np.average([of[phase] for phase in weak], weights=[sizes[p] for p in weak])
+    for of in (first, last)
+  )
+  return (
+    f"{subject} hardly recognised: {share(start)} of their test images when "
+    f"they were learned, {share(end)} at the end."
+  )
+
+
+def advice(run: Run) -> str:
+  """What would help against a failure; "" if there is none."""
+  results = run.results
+  if results["method"] == "joint" or not failure(run):
+    return ""
+  readout, settings = results["readout"], run.config.get("settings", {})
+  summary = results["summary"]
+  start = summary[readout]["per_phase"][0]["mean"]
+  found = []
+  if start < _TRAINED:
+    found.append(
+      f"more `base_epochs` and `epochs`, as only {share(start)} were recognised "
+      "after phase 0"
+    )
+  elif readout == "head" and settings.get("finetune", "none") == "none":
+    found.append(
+      "`finetune=head`, which ends each phase with equal parts of all classes"
+    )
+  last = {name: s["per_phase"][-1]["mean"] for name, s in summary.items()}
+  if readout == "head" and last.get("nme", 0.0) > last["head"]:
+    found.append(
+      "`method=icarl`, which compares with the means of exemplars: in this run "
+      f"they recognise {share(last['nme'])} of all classes"
+    )
+  return f"What may help: {'; or '.join(found or ['a larger `memory`'])}."
+
+
+def _never_predicted(run: Run) -> list[int]:
+  """Classes that were tested and that no test image is taken for."""
+  last = len(run.results["classes_per_phase"]) - 1
+  counts = _confusion(run, last)
+  if counts is None:
+    return []
+  return np.flatnonzero((counts.sum(0) == 0) & (counts.sum(1) > 0)).tolist()
+
+
+def _confusion(run: Run, phase: int) -> np.ndarray | None:
+  """Counts over all seeds by the reported read-out, None if not saved."""
+  name = f"confusion/final/{run.results['readout']}"
+  found = [run.arrays(s, phase, name).get(name) for s in run.results["seeds"]]
+  counts = [array for array in found if array is not None]
+  return np.sum(counts, axis=0) if len(counts) == len(found) else None
+
+
+def _subject(classes: Sequence[int], results: Mapping[str, Any]) -> str:
+  """The classes in words, and the verb."""
+  names, number = results["class_names"], len(classes)
+  for which, places in (
+    ("oldest", range(number)),
+    ("newest", range(len(names) - number, len(names))),
+  ):
+    if list(classes) == list(places):
+      return (
+        f"The {which} class is"
+        if number == 1
+        else f"The {count(number)} {which} classes are"
+      )
+  if number <= 3:
+    verb = "is" if number == 1 else "are"
+    return f"{capital(listed([names[c] for c in classes]))} {verb}"
+  base = sum(c < results["classes_per_phase"][0] for c in classes)
+  origin = f", {count(base)} of them from phase 0," if base else ""
+  return f"{capital(count(number))} of {len(names)} classes{origin} are"
+
+
+def _numbers(run: Run, classes: Sequence[int]) -> str:
+  """How well classes were recognised when they were learned, if that is known."""
+  phases = np.repeat(
+    np.arange(len(run.results["classes_per_phase"])),
+    run.results["classes_per_phase"],
+  )
+  shares = []
+  for phase in np.unique(phases[list(classes)]).tolist():
+    counts = _confusion(run, phase)
+    if counts is None:
+      return ""
+    own = [c for c in classes if phases[c] == phase]
+    shares += [counts[c, c] / counts[c].sum() for c in own if counts[c].sum()]
+  if not shares or not any(shares):
+    return ""
+  which = "its" if len(classes) == 1 else "their"
+  return (
+    f": {share(statistics.fmean(shares))} of {which} test images were recognised "
+    "when new, 0\u00a0% at the end"
+  )
+
+
+def _by_phase(
+  results: Mapping[str, Any],
+) -> tuple[list[float | None], list[float | None]]:
+  """Accuracy on each phase's classes when they were new, and in the end."""
+
+  def mean(after: int, group: int) -> float | None:
+    shares = [
+      run["phases"][after]["by_group"][results["readout"]][group]
+      for run in results["runs"]
+    ]
+    return None if None in shares else statistics.fmean(shares)
+
+  groups = range(len(results["classes_per_phase"]))
+  return [mean(g, g) for g in groups], [mean(-1, g) for g in groups]

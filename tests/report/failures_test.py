@@ -1,0 +1,160 @@
+"""A run that has failed at some classes says so, and what helps."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from support import report_fixture
+
+from mnemonics_jax import report
+from mnemonics_jax.report import failures, figures
+from mnemonics_jax.runs.finished import load_run
+
+
+@pytest.fixture
+def made(tmp_path):
+  def make(*last, first=0.9, readout="head", settings=(), **options):
+    """A run that ends with these accuracies on the base classes, by seed."""
+    path = report_fixture.write(
+      tmp_path / "run", seeds=range(len(last)), **options
+    )
+    results = json.loads((path / "results.json").read_text())
+    results["readout"] = readout
+    for run, accuracy in zip(results["runs"], last, strict=True):
+      run["phases"][0]["by_group"][readout][0] = first
+      run["phases"][-1]["by_group"][readout][0] = accuracy
+    (path / "results.json").write_text(json.dumps(results))
+    config = json.loads((path / "config.json").read_text())
+    config["settings"] |= dict(settings)
+    (path / "config.json").write_text(json.dumps(config))
+    return load_run(path)
+
+  return make
+
+
+def test_less_than_a_third_of_what_was_known_is_told(made):
+  assert report.warning(made(0.31)) == ""
+  # The mean over the seeds counts.
+  assert report.warning(made(0.05, 0.56)) == ""
+  assert report.warning(made(0.2, 0.3)) == (
+    "The first three classes are hardly recognised: 90.0\u00a0% of their test"
+    " images when they were learned, 25.0\u00a0% at the end. What may help:"
+    " `finetune=head`, which ends each phase with equal parts of all classes."
+  )
+
+
+def test_what_was_little_from_the_start_is_not_forgotten(made):
+  assert report.warning(made(0.2, first=0.5)) == ""
+  assert report.warning(made(0.1, first=0.34)) != ""
+
+
+def test_what_is_far_behind_the_others_is_told(made):
+  # In the end all classes have 70 % on average, and a quarter is 17.5 %.
+  assert report.warning(made(0.18, first=0.18)) == ""
+  assert failures.failure(made(0.17, first=0.17)) == (
+    "The first three classes are hardly recognised: 17.0\u00a0% of their test"
+    " images when they were learned, 17.0\u00a0% at the end."
+  )
+  run = made(0.1)
+  for phase, group, share in ((1, 1, 0.6), (2, 1, 0.04), (2, 2, 0.1)):
+    run.results["runs"][0]["phases"][phase]["by_group"]["head"][group] = share
+  # 3, 1 and 1 classes, of which 90, 60 and 10 % were known when they were new.
+  assert failures.failure(run) == (
+    "The classes of phases 0 to 2 are hardly recognised: 68.0\u00a0% of their test"
+    " images when they were learned, 8.8\u00a0% at the end."
+  )
+
+
+def confuse(run, *right, learned=None):
+  """Tests all of 50 images a class, of which so many are right in the end.
+
+  The others are taken for the first class that is right at all; `learned` are
+  those right after each class's own phase.
+  """
+  names = run.results["class_names"]
+  phase_of = np.repeat(range(3), run.results["classes_per_phase"])
+  refuge = next(c for c, count in enumerate(right) if count)
+  for phase in range(3):
+    counts = np.zeros([sum(phase_of <= phase)] * 2, int)
+    for label in range(len(counts)):
+      count = right[label] if phase == 2 else (learned or right)[label]
+      counts[label, label] += count
+      other = refuge if phase == 2 else (label + 1) % len(counts)
+      counts[label, other] += 50 - count
+    for seed in run.results["seeds"]:
+      file = run.path / f"seed_{seed}" / f"phase_{phase:02d}.npz"
+      np.savez(file, **{"confusion/final/head": counts})
+  assert len(right) == len(names)
+  return run
+
+
+def test_classes_that_are_never_predicted_are_named(made):
+  run = confuse(made(0.0), 0, 0, 0, 9, 50, learned=(4, 5, 6, 9, 50))
+  # 8, 10 and 12 % when they were new.
+  assert failures.failure(run) == (
+    "The three oldest classes are never predicted: 10.0\u00a0% of their test images"
+    " were recognised when new, 0\u00a0% at the end."
+  )
+  assert failures.failure(confuse(made(0.8), 50, 50, 50, 50, 0)) == (
+    "The newest class is never predicted."
+  )
+  assert failures.failure(confuse(made(0.8), 50, 0, 50, 0, 50)) == (
+    "Price $x_1 and class 3 are never predicted."
+  )
+  assert failures.failure(confuse(made(0.8), 50, 0, 0, 0, 50)) == (
+    "Price $x_1, cost $y^2$ & über ☃ and class 3 are never predicted."
+  )
+  many = made(0.8, groups=(4, 2, 2))
+  assert failures.failure(confuse(many, 50, 0, 50, 0, 0, 0, 0, 50)) == (
+    "Five of 8 classes, two of them from phase 0, are never predicted."
+  )
+  assert failures.failure(confuse(made(0.8), 9, 8, 7, 6, 5)) == ""
+
+
+def test_every_seed_must_never_predict_a_class(made):
+  run = confuse(made(0.8, 0.8), 0, 50, 50, 50, 50)
+  assert failures.failure(run) == "The oldest class is never predicted."
+  np.savez(
+    run.path / "seed_1" / "phase_02.npz",
+    **{"confusion/final/head": np.eye(5, dtype=int)},
+  )
+  assert failures.failure(run) == ""
+
+
+def test_only_what_is_not_done_yet_is_advised(made):
+  tuned = report.warning(made(0.1, settings={"finetune": "head"}))
+  assert tuned.endswith("What may help: a larger `memory`.")
+  means = made(0.1, settings={"finetune": "head"})
+  means.results["summary"]["nme"]["per_phase"][-1]["mean"] = 0.8
+  assert report.warning(means).endswith(
+    "What may help: `method=icarl`, which compares with the means of exemplars:"
+    " in this run they recognise 80.0\u00a0% of all classes."
+  )
+  means = report.warning(made(0.1, readout="nme", method="icarl"))
+  assert means.endswith("What may help: a larger `memory`.")
+  untrained = made(0.01, first=0.1)
+  untrained.results["summary"]["head"]["per_phase"][0]["mean"] = 0.1
+  assert report.warning(untrained).endswith(
+    "What may help: more `base_epochs` and `epochs`, as only 10.0\u00a0% were"
+    " recognised after phase 0."
+  )
+
+
+def test_where_nothing_is_to_be_forgotten_nothing_is_advised(made):
+  joint = made(0.1, method="joint")
+  assert report.warning(joint) == failures.failure(joint) != ""
+  assert report.warning(made(0.1, groups=(5,))) == ""
+
+
+def test_the_page_tells_it(made, monkeypatch):
+  monkeypatch.setattr(figures, "DRAWERS", ())
+  text = report.build([made(0.1).path]).read_text(encoding="utf-8")
+  assert re.search(
+    '<p class="lead">In the end .* of all 5 classes. The first three classes are'
+    " hardly recognised: .* at the end.</p>",
+    text,
+  )
+  assert '<p class="warning">What may help: <code>finetune=head</code>' in text
+  text = report.build([made(0.8).path]).read_text(encoding="utf-8")
+  assert "hardly recognised" not in text and 'class="warning"' not in text
