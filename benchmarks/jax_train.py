@@ -64,7 +64,7 @@ class Steps:
   Attributes:
     task: what is trained, and for which loss.
     pool: the images.
-    order: of the images.
+    block: the images as batches, in the order in which they are stored.
     key: of the augmentation.
     state: of SGD.
     sums: of what the steps so far have measured.
@@ -93,7 +93,13 @@ class Steps:
     )
     labels = arrays["labels"].astype(np.int32)
     self.pool = phase.make_pool(arrays["images"], labels, len(labels))
-    self.order, self.key = jnp.arange(len(labels)), jax.random.key(1)
+    self.key, images = jax.random.key(1), arrays["images"]
+    rows = np.arange(len(labels)).reshape(-1, SCHEDULE.batch_size)
+    self.block = phase.Block(
+      mesh.put_batches(lambda some: images[some], rows, images.shape[1:]),
+      mesh.put_replicated(labels[rows]),
+      jnp.int32(0),
+    )
     self.state = phase.init_training(
       self.task, jax.tree.map(jnp.array, variables)
     )
@@ -102,7 +108,7 @@ class Steps:
   def arguments(self, start: int, stop: int) -> tuple[tuple, dict[str, Any]]:
     """Those of `phase.epoch_steps`, all of them on the device."""
     span = dict(start=jnp.int32(start), stop=jnp.int32(stop))
-    arrays = self.state, self.sums, self.pool, self.order, self.key
+    arrays = self.state, self.sums, self.block, self.key
     return arrays, {"task": self.task, **span}
 
   def compile(self) -> Any:
@@ -153,19 +159,18 @@ def plain_steps(path: str, network: str, kind: str, steps: int):
   """
   networks.conv2d = _lax_conv  # In this process, which measures nothing else.
   ours = Steps(path, network, kind)
-  task, size = ours.task, SCHEDULE.batch_size
+  task = ours.task
 
-  def one_step(state, pool, key, i):
-    picks = (i * size + jnp.arange(size)) % pool.count
-    images = task.augment(jax.random.fold_in(key, i), pool.images[picks])
-    batch = Batch(images, pool.labels[picks])
+  def one_step(state, block, key, i):
+    images = task.augment(jax.random.fold_in(key, i), block.images[i])
+    batch = Batch(images, block.labels[i])
     state, metrics = phase.train_step(state, batch, task=task)
     return state, metrics["loss"]
 
   began = time.perf_counter()
   program = (
     jax.jit(one_step, donate_argnums=0)
-    .lower(ours.state, ours.pool, ours.key, jnp.int32(0))
+    .lower(ours.state, ours.block, ours.key, jnp.int32(0))
     .compile()
   )
   facts = {"compile_seconds": time.perf_counter() - began}
@@ -173,7 +178,7 @@ def plain_steps(path: str, network: str, kind: str, steps: int):
   def step():
     losses = []
     for i in range(steps):
-      done = program(ours.state, ours.pool, ours.key, jnp.int32(i))
+      done = program(ours.state, ours.block, ours.key, jnp.int32(i))
       ours.state, loss = jax.block_until_ready(done)
       losses.append(float(loss))
     return sum(losses)

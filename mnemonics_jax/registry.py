@@ -108,6 +108,12 @@ DTYPES = {
   "bfloat16": "faster and smaller on TPUs and new GPUs",
 }
 
+STREAMS = {
+  "auto": "if they do not fit",
+  "always": "even if they do",
+  "never": "all are on the device",
+}
+
 FINETUNES = {
   "none": "no balanced fine-tune on the memory",
   "head": "of the head alone",

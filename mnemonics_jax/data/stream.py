@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxtyping import Int, UInt8
+from jaxtyping import Int
 import numpy as np
 
 from mnemonics_jax import protocol
 from mnemonics_jax.data.dataset import Dataset
+from mnemonics_jax.data.images import Images
 
 
 class PhaseData(NamedTuple):
@@ -23,17 +24,17 @@ class PhaseData(NamedTuple):
 
   Attributes:
     images: training images of the new classes (of all seen ones if the method
-      is the joint upper bound).
+      is the joint upper bound), in memory or on a disk.
     labels: their classes, in learned order.
     new_classes: how many classes arrive.
     test_images: test images of all classes seen, new ones included.
     test_labels: their classes.
   """
 
-  images: UInt8[np.ndarray, "n h w c"]
+  images: Images
   labels: Int[np.ndarray, " n"]
   new_classes: int
-  test_images: UInt8[np.ndarray, "m h w c"]
+  test_images: Images
   test_labels: Int[np.ndarray, " m"]
 
 

@@ -82,6 +82,7 @@ class Learner:
   base: Schedule | None = None
   train: Schedule | None = None
   balance: Schedule | None = None
+  stream: str | None = None
 
   def __post_init__(self):
     for field, choices in _CHOICES.items():

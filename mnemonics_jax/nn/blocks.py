@@ -1,6 +1,7 @@
 """Many images through a network, a block at a time: memory stays bounded."""
 
 from collections.abc import Callable, Iterable
+import contextlib
 
 import jax
 from jax import lax
@@ -8,7 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 import numpy as np
 
+from mnemonics_jax.data.images import Images
 from mnemonics_jax.parallel import mesh
+from mnemonics_jax.parallel.ahead import read_ahead
 
 # One size for every set of images on the host: one compiled program for all.
 _BLOCK = 256
@@ -34,11 +37,12 @@ def map_blocks(apply: Callable[[Array], Array], images: Array) -> Array:
 
 
 def stream_blocks(
-  apply: Callable[[Array], Iterable[Array]], rows: np.ndarray
+  apply: Callable[[Array], Iterable[Array]], rows: Images
 ) -> list[np.ndarray]:
   """`apply(rows)`, a tuple of arrays, for rows on the host; returns there.
 
-  Their number differs from phase to phase, the program does not.
+  Their number differs from phase to phase, the program does not. The next block
+  is read while one is computed.
 
   >>> rows = np.ones((300, 2), np.float32)  # Two blocks.
   >>> [part.shape for part in stream_blocks(lambda x: (x, x.sum(-1)), rows)]
@@ -46,12 +50,17 @@ def stream_blocks(
 
   Args:
     apply: rows to a tuple of arrays; sees a block at a time, the last one padded.
-    rows: on the host.
+    rows: on the host, or on a disk.
   """
-  size, blocks = mesh.round_up(_BLOCK), []
-  for start in range(0, max(len(rows), 1), size):
-    block = mesh.put_sharded(rows[start : start + size], size)
-    blocks.append(jax.tree.leaves(apply(block)))
+  size, done, running = mesh.round_up(_BLOCK), [], []
+  put = lambda start: mesh.put_sharded(rows[start : start + size], size)
+  starts = range(0, max(len(rows), 1), size)
+  with contextlib.closing(read_ahead(put, starts)) as blocks:
+    for block in blocks:
+      running.append(jax.tree.leaves(apply(block)))
+      if len(running) > 1:  # Blocks that nobody waits for would pile up.
+        done.append([np.asarray(part) for part in running.pop(0)])
   return [
-    np.concatenate(part)[: len(rows)] for part in zip(*blocks, strict=True)
+    np.concatenate(part)[: len(rows)]
+    for part in zip(*done, *running, strict=True)
   ]

@@ -10,6 +10,7 @@ this is the identity.
 
 from collections.abc import Callable
 import contextlib
+import functools
 import os
 from typing import Any
 
@@ -34,6 +35,17 @@ def use(count: int | None = None) -> contextlib.AbstractContextManager[Any]:
       (len(devices),), (_AXIS,), axis_types=(AxisType.Auto,), devices=devices
     )
   )
+
+
+def here() -> Callable[[], contextlib.AbstractContextManager[Any]]:
+  """What another thread enters to compute on the devices of this one.
+
+  A mesh is a thread's own: without it, what the other thread makes would be on
+  one device, and right, but nothing would be shared.
+  """
+  if device_count() == 1:
+    return contextlib.nullcontext
+  return functools.partial(jax.set_mesh, jax.sharding.get_mesh())
 
 
 def split_cpu(count: int | None = None) -> None:
@@ -168,23 +180,71 @@ def put_replicated(array: np.ndarray | jax.Array) -> jax.Array:
   return _place(array.shape, PartitionSpec(), lambda index: array[index])
 
 
-def put_sharded(array: np.ndarray, rows: int) -> jax.Array:
+# What is read at a time: images of a disk should not be in memory twice.
+_READ = 512
+
+
+def put_sharded(array: Any, rows: int) -> jax.Array:
   """Moves its rows of a host array to each device, zeros for those it lacks.
 
   A process only looks at the rows of its own devices.
+
+  Args:
+    array: rows on the host, or what looks like them and becomes an array when it
+      is cut (`data.images.Stored`).
+    rows: how many there shall be.
   """
 
   def own_rows(index):
     start, stop, _ = index[0].indices(rows)
     held = array[start:stop]
-    missing = stop - start - len(held)
-    return np.pad(held, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+    own = np.zeros((stop - start, *array.shape[1:]), array.dtype)
+    for first in range(0, len(held), _READ):
+      own[first : first + _READ][: len(held) - first] = np.asarray(
+        held[first : first + _READ]
+      )
+    return own
 
   if device_count() == 1:
     return jnp.asarray(own_rows((slice(rows),)))
   return _place((rows, *array.shape[1:]), PartitionSpec(_AXIS), own_rows)
 
 
-def _place(shape, spec, rows):
+def put_batches(
+  read: Callable[[np.ndarray], np.ndarray],
+  rows: np.ndarray,
+  image_shape: tuple[int, ...],
+) -> jax.Array:
+  """Batches of images, of each of which every device gets its share.
+
+  A process only reads the rows of its own devices.
+
+  Args:
+    read: gives the uint8 images of some rows.
+    rows: of the images of each batch, [batches, rows]; -1 is a black one.
+    image_shape: of an image.
+  """
+
+  def own_batches(index):
+    asked = rows[index[:2]]
+    own = np.zeros((*asked.shape, *image_shape), np.uint8)
+    own[asked >= 0] = read(asked[asked >= 0])
+    return own
+
+  if device_count() == 1:
+    return jnp.asarray(own_batches((slice(None), slice(None))))
+  even = rows.shape[1] % device_count() == 0
+  spec = PartitionSpec(None, _AXIS if even else None)
+  return _place((*rows.shape, *image_shape), spec, own_batches)
+
+
+def take_batches(array: jax.Array, rows: jax.Array) -> jax.Array:
+  """`take` for batches of rows, placed as those of `put_batches`."""
+  batches = lax.map(lambda batch: take(array, batch), rows)
+  even = rows.shape[1] % device_count() == 0
+  return _constrain(batches, None, _AXIS if even else None)
+
+
+def _place(shape, spec, read):
   sharding = NamedSharding(jax.sharding.get_mesh(), spec)
-  return jax.make_array_from_callback(shape, sharding, rows)
+  return jax.make_array_from_callback(shape, sharding, read)

@@ -8,9 +8,12 @@ A phase takes the state that the one before has left:
 """
 
 from mnemonics_jax.data.stream import PhaseData
+from mnemonics_jax.phase.block import Block
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.epochs import epoch_steps, fit
+from mnemonics_jax.phase.feed import Feed, Streamed, make_feed
+from mnemonics_jax.phase.order import epoch_order
 from mnemonics_jax.phase.pool import Pool, make_pool
 from mnemonics_jax.phase.run import begin_run, run_phase
 from mnemonics_jax.phase.schedule import Schedule
@@ -26,7 +29,9 @@ from mnemonics_jax.phase.stage import Journal, Stage
 from mnemonics_jax.phase.train import train_model
 
 __all__ = [
+  "Block",
   "Config",
+  "Feed",
   "Journal",
   "OpenShape",
   "Phase",
@@ -35,12 +40,15 @@ __all__ = [
   "Schedule",
   "Sizes",
   "Stage",
+  "Streamed",
   "Task",
   "TrainState",
   "begin_run",
+  "epoch_order",
   "epoch_steps",
   "fit",
   "init_training",
+  "make_feed",
   "make_pool",
   "run_phase",
   "train_model",

@@ -55,6 +55,9 @@ class Config:
     train: schedule of the later phases.
     balance: schedule of the fine-tune.
     augment: augmentation of training images.
+    stream: whether training images stay on the host or on a disk and stream to
+      the device while it trains: `always`, `never`, or `auto`, if they do not
+      fit. It changes no number.
   """
 
   network: Network
@@ -75,6 +78,7 @@ class Config:
   train: Schedule = Schedule()
   balance: Schedule = Schedule(50, 0.01, ())
   augment: Augmentation = CropFlip()
+  stream: str = dataclasses.field(default="auto", metadata={"identity": False})
 
   def __post_init__(self):
     for name, choices in CHOICES.items():
@@ -168,4 +172,5 @@ CHOICES = {
   "validate_on": tuple(registry.VALIDATIONS),
   "transfer": tuple(registry.TRANSFERS),
   "finetune": tuple(registry.FINETUNES),
+  "stream": tuple(registry.STREAMS),
 }

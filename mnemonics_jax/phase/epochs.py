@@ -1,9 +1,10 @@
-"""Model level: SGD epochs over a pool of images that lives on the device.
+"""Model level: SGD epochs over images that are on the device, or stream to it.
 
-The pool is padded to one capacity for the whole run and the number of steps is
-a traced value, so each program compiles once, however many phases follow.
+Blocks of images have one shape for the whole run and the number of steps is a
+traced value, so each program compiles once, however many phases follow.
 """
 
+import contextlib
 import functools
 import math
 from typing import NamedTuple
@@ -14,11 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 import numpy as np
 
-from mnemonics_jax.bilevel.batches import shuffle
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.parallel.pace import Pace
 from mnemonics_jax.phase import sgd
-from mnemonics_jax.phase.pool import Pool
+from mnemonics_jax.phase.block import Block
+from mnemonics_jax.phase.feed import Feed
 from mnemonics_jax.phase.sgd import Task, TrainState
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Batch, Variables
@@ -44,8 +45,7 @@ class _Epochs(NamedTuple):
 def epoch_steps(
   state: TrainState,
   sums: dict[str, Array],
-  pool: Pool,
-  order: Int[Array, " capacity"],
+  block: Block,
   key: Array,
   *,
   task: Task,
@@ -62,35 +62,30 @@ def epoch_steps(
   >>> task = Task(
   ...   methods.Classes(~new, new), new, None, method=method, model=model,
   ...   schedule=phase.Schedule(batch_size=4))
-  >>> images, labels = np.zeros((8, 8, 8, 3), np.uint8), np.arange(8) % 2
-  >>> pool = phase.make_pool(images, labels, capacity=8)
+  >>> images = jnp.zeros((2, 4, 8, 8, 3), jnp.uint8)
+  >>> block = phase.Block(images, jnp.zeros((2, 4), jnp.int32), jnp.int32(0))
   >>> variables = model.init(jax.random.key(0))
   >>> state = phase.init_training(task, variables)
   >>> state, sums = epoch_steps(
-  ...   state, phase.zero_metrics(variables, task), pool, jnp.arange(8),
-  ...   jax.random.key(1), task=task, start=0, stop=2)
+  ...   state, phase.zero_metrics(variables, task), block, jax.random.key(1),
+  ...   task=task, start=0, stop=2)
   >>> bool(sums["loss"] > 0)  # Of two steps.
   True
 
   Args:
     state: of SGD; donated.
     sums: of what the steps before have measured, see `zero_metrics`; donated.
-    pool: what it trains on.
-    order: rows of the pool as this epoch visits them, real ones first.
+    block: their batches.
     key: of the epoch; each step's augmentation folds its number into it.
     task: what is trained, and for which loss.
     start: number of the first step.
     stop: number of the step after the last one.
   """
-  size = task.schedule.batch_size
 
   def step(i, carry):
     state, sums = carry
-    # The last batch wraps around: every batch is full and every image is seen.
-    at = i * size + jnp.arange(size)
-    picks = order[at % pool.count]
-    images = mesh.take(pool.images, picks)
-    labels = mesh.shard(pool.labels[picks])
+    at = i - block.first
+    images, labels = mesh.shard((block.images[at], block.labels[at]))
     images = task.augment(jax.random.fold_in(key, i), images)
     state, metrics = sgd.train_step(state, Batch(images, labels), task=task)
     return mesh.replicate((state, jax.tree.map(jnp.add, sums, metrics)))
@@ -98,19 +93,14 @@ def epoch_steps(
   return lax.fori_loop(start, stop, step, (state, sums))
 
 
-@jax.jit
-def _shuffle(key, labels, count):
-  return shuffle(key, jnp.arange(len(labels)) < count)
-
-
 def fit(
   key: Array,
   variables: Variables,
-  pool: Pool,
+  feed: Feed,
   task: Task,
   stage: Stage = Stage(),
 ) -> Variables:
-  """Trains `variables` on `pool` and returns them.
+  """Trains `variables` on the images of `feed` and returns them.
 
   >>> from mnemonics_jax import methods, networks, phase
   >>> from mnemonics_jax.nn.model import Model
@@ -130,7 +120,7 @@ def fit(
   Args:
     key: source of the order of images and of the augmentation.
     variables: where training starts.
-    pool: what it trains on.
+    feed: what it draws from: a `Pool`, or images that stream.
     task: what is trained, and for which loss.
     stage: hears of it about once a second, and knows where to begin.
 
@@ -138,7 +128,7 @@ def fit(
     FloatingPointError: the loss or a parameter is not finite.
   """
   schedule = task.schedule
-  steps = schedule.steps(int(pool.count))
+  steps = schedule.steps(feed.draws)
   no_sums = lambda: sgd.zero_metrics(variables, task)
   copy = jax.tree.map(jnp.array, variables)  # It is donated.
   # Epochs fold their number into the key; no epoch has this one.
@@ -146,36 +136,40 @@ def fit(
     task, copy, jax.random.fold_in(key, schedule.epochs)
   )
   now = stage.resume(_Epochs(begin, no_sums(), epoch=0, step=0))
-  pace = Pace()
-  while now.epoch < schedule.epochs:
-    epoch_key = jax.random.fold_in(key, now.epoch)
-    order = _shuffle(epoch_key, pool.labels, pool.count)
-    rate = schedule.rate(now.epoch)
-    state = now.state._replace(
-      rate=mesh.put_replicated(np.array(rate, np.float32))
-    )
-    now = now._replace(state=state)
-    while now.step < steps:
-      stop = min(now.step + pace.steps, steps)
-      with pace.timing(stop - now.step):
-        state, sums = epoch_steps(
-          now.state, now.sums, pool, order, epoch_key,
-          task=task, start=now.step, stop=stop,
-        )  # fmt: skip
-        loss = float(sums["loss"])
-        # A loss is measured before its step's update.
-        if not math.isfinite(loss) or not sgd.finite(state.variables):
-          raise FloatingPointError(
-            f"Training diverged in epoch {now.epoch}, steps {now.step} to {stop}"
-            f" (loss {loss / stop:g}, learning rate {rate:g})."
-          )
-      now = _Epochs(state, sums, now.epoch, stop)
-      if stop < steps:
-        stage.tell(now.epoch, schedule.epochs, stop, steps)
-        stage.offer(now)
-    metrics = {name: float(total) / steps for name, total in now.sums.items()}
-    metrics["lr"] = rate
-    stage.tell(now.epoch, schedule.epochs, steps, steps, metrics)
-    now = _Epochs(now.state, no_sums(), now.epoch + 1, step=0)
-    stage.offer(now)
+  pace, blocks = Pace(), feed.blocks(key, schedule, now.epoch, now.step)
+  with contextlib.closing(blocks):
+    while now.epoch < schedule.epochs:
+      epoch_key = jax.random.fold_in(key, now.epoch)
+      rate = mesh.put_replicated(np.array(schedule.rate(now.epoch), np.float32))
+      now = now._replace(state=now.state._replace(rate=rate))
+      while now.step < steps:
+        block, end = next(blocks)
+        while now.step < end:
+          stop = min(now.step + pace.steps, end)
+          with pace.timing(stop - now.step):
+            now = _advance(now, block, epoch_key, task, stop)
+          if stop < steps:
+            stage.tell(now.epoch, schedule.epochs, stop, steps)
+            stage.offer(now)
+      metrics = {name: float(total) / steps for name, total in now.sums.items()}
+      metrics["lr"] = schedule.rate(now.epoch)
+      stage.tell(now.epoch, schedule.epochs, steps, steps, metrics)
+      now = _Epochs(now.state, no_sums(), now.epoch + 1, step=0)
+      stage.offer(now)
   return now.state.variables
+
+
+def _advance(now, block, key, task, stop):
+  """Goes on to the step `stop`, and looks at what came of it."""
+  state, sums = epoch_steps(
+    now.state, now.sums, block, key, task=task, start=now.step, stop=stop
+  )
+  loss = float(sums["loss"])
+  # A loss is measured before its step's update.
+  if not math.isfinite(loss) or not sgd.finite(state.variables):
+    rate = task.schedule.rate(now.epoch)
+    raise FloatingPointError(
+      f"Training diverged in epoch {now.epoch}, steps {now.step} to {stop}"
+      f" (loss {loss / stop:g}, learning rate {rate:g})."
+    )
+  return _Epochs(state, sums, now.epoch, stop)

@@ -8,10 +8,11 @@ import functools
 from typing import NamedTuple
 
 import jax
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data.images import Images
 from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.blocks import stream_blocks
@@ -39,7 +40,7 @@ def extract(
   model: Model,
   method: Method,
   variables: Variables,
-  images: UInt8[np.ndarray, "n h w c"],
+  images: Images,
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n classes"]]:
   """Features and logits of all images, in evaluation mode."""
   compute = functools.partial(_forward, variables, model=model, method=method)
@@ -114,7 +115,7 @@ def evaluate(
   model: Model,
   method: Method,
   variables: Variables,
-  test: tuple[np.ndarray, np.ndarray],
+  test: tuple[Images, np.ndarray],
   exemplars: tuple[np.ndarray, np.ndarray],
   seen: int,
   same_backbone: Evaluation | None = None,

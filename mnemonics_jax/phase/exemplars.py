@@ -6,6 +6,7 @@ from jaxtyping import Int, UInt8
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data.images import Images, concatenate, read
 from mnemonics_jax.memory import selection
 from mnemonics_jax.phase import holdout, meta_loop
 from mnemonics_jax.phase.context import Phase
@@ -27,7 +28,7 @@ class Chosen(NamedTuple):
 
   images: UInt8[np.ndarray, "n h w c"]
   labels: Int[np.ndarray, " n"]
-  inputs: np.ndarray
+  inputs: Images
   input_labels: Int[np.ndarray, " m"]
 
 
@@ -39,7 +40,7 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
   config, data = phase.config, phase.data
   new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
   images, labels = data.images[new], data.labels[new]
-  inputs = features = images
+  inputs, features = images, np.zeros((len(labels), 0), np.float32)
   if config.chosen == "herding" or config.learned_on_features:
     features, _ = extract(config.model, config.method, variables, images)
   if config.learned_on_features:
@@ -57,7 +58,7 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
   )
   picks = np.concatenate([np.flatnonzero(held), free[picks]])
   picks = picks[np.argsort(labels[picks], kind="stable")]
-  return Chosen(images[picks], labels[picks], inputs, labels)
+  return Chosen(read(images, picks), labels[picks], inputs, labels)
 
 
 def learn(
@@ -108,6 +109,6 @@ def _validation(phase, variables, chosen):
   if config.learned_on_features:
     old, _ = extract(config.model, config.method, variables, old)
   return (
-    np.concatenate([chosen.inputs, old]),
+    concatenate([chosen.inputs, old]),
     np.concatenate([chosen.input_labels, old_labels]),
   )

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import bilevel
+from mnemonics_jax.data.images import Images
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
@@ -153,7 +154,7 @@ def in_chunks(
   images: UInt8[np.ndarray, "n h w c"],
   labels: Int[np.ndarray, " n"],
   variables: Variables,
-  *valid: tuple[np.ndarray, np.ndarray],
+  *valid: tuple[Images, np.ndarray],
   stage: Stage,
   epochs: int,
   **rows: int,

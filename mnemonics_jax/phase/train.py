@@ -5,11 +5,13 @@ import functools
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data import images
 from mnemonics_jax.nn import transfer
+from mnemonics_jax.nn.augment import NoAugmentation
 from mnemonics_jax.phase import epochs, holdout, sgd
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import class_means, extract
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase.feed import make_feed
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Memory, Variables
 
@@ -40,6 +42,10 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
       identity = transfer.init(backbone, config.transfer)
       variables, scope = transfer.apply(variables, identity), "transfer"
   rows = method.trainable_rows(classes) if phase.incremental else classes.seen
+  trained_on, labels = _trained_on(phase)
+  feed = make_feed(trained_on, labels, config.sizes.pool, config.stream)
+  # Views that differ from epoch to epoch are augmented already.
+  augment = NoAugmentation() if images.varies(trained_on) else config.augment
   task = sgd.Task(
     classes,
     rows,
@@ -48,14 +54,13 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
     method=method,
     schedule=config.train if phase.classes_old else config.base,
     scope=scope,
-    augment=config.augment,
+    augment=augment,
   )
-  pool = make_pool(*_trained_on(phase), config.sizes.pool)
-  variables = epochs.fit(phase.keys("train"), variables, pool, task, stage)
+  variables = epochs.fit(phase.keys("train"), variables, feed, task, stage)
   variables = transfer.fold(variables)
   if phase.incremental and method.holdout:
-    images, labels = _held_out(phase)
-    _, logits = extract(model, method, variables, images)
+    held_out, labels = _held_out(phase)
+    _, logits = extract(model, method, variables, held_out)
     variables = method.calibrate(variables, logits, labels, classes)
     if not sgd.finite(variables):
       raise FloatingPointError("Bias correction diverged.")
@@ -75,24 +80,24 @@ def _trained_on(phase):
 def _held_out(phase):
   """As many held-out images of every class, old and new."""
   data, held = phase.data, phase.held_out
-  images, labels = memory_lib.flat(phase.state.memory)
+  exemplars, labels = memory_lib.flat(phase.state.memory)
   fraction, allowance = phase.config.method.holdout, phase.allowance
   old = holdout.of_memory(labels, fraction, allowance)
   return _together(
-    (images[old], labels[old]), (data.images[held], data.labels[held])
+    (exemplars[old], labels[old]), (data.images[held], data.labels[held])
   )
 
 
 def _trainable(phase, memory):
   """The exemplars that the method may train on."""
-  images, labels = memory_lib.flat(memory)
+  exemplars, labels = memory_lib.flat(memory)
   kept = ~holdout.of_memory(labels, phase.config.method.holdout)
-  return images[kept], labels[kept]
+  return exemplars[kept], labels[kept]
 
 
 def _together(*parts):
-  images, labels = zip(*parts, strict=True)
-  return np.concatenate(images), np.concatenate(labels)
+  parts, labels = zip(*parts, strict=True)
+  return images.concatenate(parts), np.concatenate(labels)
 
 
 def _new_class_means(phase):
@@ -120,5 +125,5 @@ def finetune(
     scope=config.finetune,
     augment=config.augment,
   )
-  pool = make_pool(*_trainable(phase, memory), config.sizes.pool)
-  return epochs.fit(phase.keys("finetune"), variables, pool, task, stage)
+  feed = make_feed(*_trainable(phase, memory), config.sizes.pool, config.stream)
+  return epochs.fit(phase.keys("finetune"), variables, feed, task, stage)

@@ -15,6 +15,7 @@ import shutil
 import jax
 import numpy as np
 
+from mnemonics_jax.data.images import checksum
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.nn.identity import identity
 from mnemonics_jax.parallel import processes
@@ -85,7 +86,10 @@ def _name(phase):
   config, data = phase.config, phase.data
   digest = hashlib.sha256()
   key = jax.random.key_data(phase.state.key)
-  for array in (data.images, data.labels, key):
+  images = data.images
+  if not isinstance(images, np.ndarray):  # They would all have to be read.
+    images = np.array(checksum(images))
+  for array in (images, data.labels, key):
     digest.update(np.ascontiguousarray(array).data.cast("B"))
   # Nothing is old that could be distilled.
   method = dataclasses.replace(config.method, distill=True)

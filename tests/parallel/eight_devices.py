@@ -99,13 +99,14 @@ def test_a_training_step_only_sums_over_devices(unchecked):
     variables, task, pool = _training()
     state = sgd.init_training(task, jax.tree.map(jnp.array, variables))
     sums = sgd.zero_metrics(variables, task)
-    order, key = jnp.arange(len(pool.labels)), jax.random.key(1)
+    key = jax.random.key(1)
+    block, _ = next(pool.blocks(key, task.schedule))
     span = dict(start=jnp.int32(0), stop=jnp.int32(1))
     program = epochs.epoch_steps.lower(
-      state, sums, pool, order, key, task=task, **span
+      state, sums, block, key, task=task, **span
     ).compile()
     with jax.transfer_guard("disallow"):
-      _, sums = program(state, sums, pool, order, key, task=task, **span)
+      _, sums = program(state, sums, block, key, task=task, **span)
     assert np.isfinite(sums["loss"])
   _assert_only_sums(program.as_text())
 

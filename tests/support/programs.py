@@ -64,15 +64,15 @@ def training(
     augment=config.augment,
   )  # fmt: skip
   pool = make_pool(now.data.images, now.data.labels, config.sizes.pool)
+  key = jax.random.key(0)
   return Program(
     " ".join(["train", method, kind, dtype or "float32"]),
     epochs.epoch_steps,
     (
       sgd.init_training(task, variables),
       sgd.zero_metrics(variables, task),
-      pool,
-      jnp.arange(len(pool.labels)),
-      jax.random.key(0),
+      next(pool.blocks(key, config.train))[0],
+      key,
     ),
     dict(task=task, start=jnp.int32(0), stop=jnp.int32(1)),
   )

@@ -1,5 +1,7 @@
 """A tiny model, images, and what it is trained for: with a teacher."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ LABELS = RNG.integers(0, 4, 20).astype(np.int32)
 
 
 def task(teacher, **options):
-  fields = dict(
+  fields: dict[str, Any] = dict(
     classes=CLASSES,
     rows=METHOD.trainable_rows(CLASSES),
     teacher=teacher,
@@ -78,9 +80,10 @@ def by_hand(start, batches):
     (loss, stats), grads = gradient(
       variables["params"], variables, images, labels
     )
-    updates, state = tx.update(grads, state, variables["params"])
-    updates["head"]["weight"] *= held
-    params = optax.apply_updates(variables["params"], updates)
+    moves: Any
+    moves, state = tx.update(grads, state, variables["params"])
+    moves["head"]["weight"] *= held
+    params = optax.apply_updates(variables["params"], moves)
     variables = {"params": params, "batch_stats": stats}
     losses.append(float(loss))
   return variables, losses

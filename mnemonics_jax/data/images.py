@@ -1,0 +1,275 @@
+"""Images in memory, or read when they are asked for: one way to use both.
+
+An array is the plain case: every function here is ordinary indexing then. The
+other is `Stored`: rows of a `Source`, which reads them from disk. Taking rows of
+it reads nothing; `read`, `training_view` and `np.asarray` do.
+
+A source may have more to show than one array of pixels. Its evaluation view is
+what tests, herding and exemplars see. Its training view may differ from epoch to
+epoch (`varies`): a random part of a large photograph, mirrored or not. It depends
+on the seed, the epoch and the row alone, so that neither the grouping of rows
+into reads nor the number of workers can change it.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+import zlib
+
+from jaxtyping import Int, UInt8
+import numpy as np
+
+Pixels = UInt8[np.ndarray, "n h w c"]
+Rows = Int[np.ndarray, " n"]
+
+
+class Draws(NamedTuple):
+  """The random numbers of some images, in one epoch: a generator for each.
+
+  >>> draws = Draws(seed=0, epoch=3, rows=np.array([7, 8]))
+  >>> draws.generator(1).random() == Draws(0, 3, np.array([8])).generator(0).random()
+  True
+
+  Attributes:
+    seed: of the training.
+    epoch: number of the epoch.
+    rows: where the images are in what is trained on.
+  """
+
+  seed: int
+  epoch: int
+  rows: Rows
+
+  def generator(self, index: int) -> np.random.Generator:
+    """That of the image `rows[index]`."""
+    # A generator counts upwards in the lowest word, so that the row stands in
+    # the next: otherwise row 8 would begin with the second draws of row 7.
+    counter = [0, int(self.rows[index]), 0, 0]
+    key = [self.seed, self.epoch]
+    return np.random.Generator(
+      np.random.Philox(
+        key=np.array(key, np.uint64), counter=np.array(counter, np.uint64)
+      )
+    )
+
+
+@runtime_checkable
+class Source(Protocol):
+  """Where stored images are read from.
+
+  Attributes:
+    image_shape: height, width and channels of what is read.
+    varies: whether training views differ from evaluation views.
+  """
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]: ...
+
+  @property
+  def varies(self) -> bool: ...
+
+  def checksum(self) -> int:
+    """A number that changes with the images."""
+    ...
+
+  def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
+    """Images in the order of `rows`: as tests see them, or as drawn."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored:
+  """Some rows of a source; looks like an array of images, holds none.
+
+  >>> images = np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1)
+  >>> stored = concatenate([Stored(Resident(images), np.arange(4)), images[:1]])
+  >>> stored.shape, stored[3:].shape
+  ((5, 1, 1, 1), (2, 1, 1, 1))
+  >>> np.asarray(stored[3:]).ravel().tolist()
+  [3, 0]
+
+  Attributes:
+    source: where they are read.
+    rows: which of its images these are.
+  """
+
+  source: Source
+  rows: Rows
+
+  @property
+  def shape(self) -> tuple[int, int, int, int]:
+    """As an array's."""
+    return len(self.rows), *self.source.image_shape
+
+  @property
+  def dtype(self) -> np.dtype:
+    """As an array's."""
+    return np.dtype(np.uint8)
+
+  @property
+  def ndim(self) -> int:
+    """As an array's."""
+    return 4
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, rows) -> "Stored":
+    """A slice, a mask or numbers of rows; nothing is read."""
+    return Stored(self.source, self.rows[rows])
+
+  def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    if copy is False:
+      raise ValueError("stored images have to be read")
+    return self.source.read(self.rows).astype(dtype or np.uint8, copy=False)
+
+
+Images: TypeAlias = np.ndarray | Stored
+"""What a phase and a data set may have: pixels, or rows of a source."""
+
+
+def read(images: Images, rows) -> Pixels:
+  """Pixels of some rows, as tests, herding and exemplars see them.
+
+  >>> read(np.ones((4, 2, 2, 3), np.uint8), [0, 2]).shape
+  (2, 2, 2, 3)
+  """
+  return np.asarray(images[rows])
+
+
+def training_view(images: Images, rows, seed: int, epoch: int) -> Pixels:
+  """Pixels of some rows, as an epoch of training sees them.
+
+  >>> images = np.ones((4, 2, 2, 3), np.uint8)
+  >>> training_view(images, [0, 2], seed=0, epoch=0).shape
+  (2, 2, 2, 3)
+
+  Args:
+    images: all that is trained on.
+    rows: numbers of rows of `images`; these decide what is drawn.
+    seed: of the training, at least 0.
+    epoch: number of the epoch.
+  """
+  if isinstance(images, np.ndarray):
+    return images[rows]
+  rows = np.asarray(rows)
+  return images.source.read(images.rows[rows], Draws(seed, epoch, rows))
+
+
+def varies(images: Images) -> bool:
+  """Whether training views are random already, and need no augmentation.
+
+  >>> varies(np.ones((4, 2, 2, 3), np.uint8))
+  False
+  """
+  return not isinstance(images, np.ndarray) and images.source.varies
+
+
+def checksum(images: Images, start: int = 0) -> int:
+  """A number that changes with the images; stored ones are not read for it.
+
+  >>> checksum(np.zeros((1, 2, 2, 3), np.uint8))
+  2077607535
+  """
+  if isinstance(images, np.ndarray):
+    return zlib.crc32(np.ascontiguousarray(images).data, start)
+  rows = np.append(images.rows, images.source.checksum()).astype(np.int64)
+  return zlib.crc32(rows.data, start)
+
+
+def concatenate(parts: Sequence[Images]) -> Images:
+  """All rows of all parts; arrays if all parts are, otherwise not yet read.
+
+  Training views of pixels in memory vary as soon as those of another part do:
+  they are then parts of what is there.
+
+  >>> concatenate([np.zeros((2, 1, 1, 3)), np.zeros((1, 1, 1, 3))]).shape
+  (3, 1, 1, 3)
+  """
+  parts = [part for part in parts if len(part)] or parts[:1]
+  if len(parts) == 1:
+    return parts[0]
+  if all(isinstance(part, np.ndarray) for part in parts):
+    return np.concatenate(parts)  # pyright: ignore[reportCallIssue, reportArgumentType]
+  random = any(map(varies, parts))
+  together = _Concatenation(
+    tuple(
+      Stored(Resident(part, random), np.arange(len(part)))
+      if isinstance(part, np.ndarray)
+      else part
+      for part in parts
+    )
+  )
+  return Stored(together, np.arange(sum(map(len, parts))))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Resident:
+  """A source of pixels that are in memory, such as exemplars.
+
+  >>> Resident(np.ones((4, 8, 8, 3), np.uint8)).read(np.array([2])).shape
+  (1, 8, 8, 3)
+
+  Attributes:
+    images: the pixels.
+    varies: whether training sees random parts of them.
+  """
+
+  images: Pixels
+  varies: bool = False
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    """Height, width and channels."""
+    _, height, width, channels = self.images.shape
+    return height, width, channels
+
+  def checksum(self) -> int:
+    """A number that changes with the images."""
+    return checksum(self.images)
+
+  def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
+    """Images in the order of `rows`."""
+    pixels = self.images[rows]
+    if draws is None or not self.varies:
+      return pixels
+    from mnemonics_jax.data import crops
+
+    return np.stack(
+      [
+        crops.random_view(image, draws.generator(i))
+        for i, image in enumerate(pixels)
+      ]
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Concatenation:
+  """The rows of several stored parts, one after the other."""
+
+  parts: tuple[Stored, ...]
+
+  @property
+  def image_shape(self):
+    return self.parts[0].source.image_shape
+
+  @property
+  def varies(self):
+    return any(map(varies, self.parts))
+
+  def checksum(self):
+    crc = 0
+    for part in self.parts:
+      crc = checksum(part, crc)
+    return crc
+
+  def read(self, rows, draws=None):
+    pixels = np.empty((len(rows), *self.image_shape), np.uint8)
+    first = 0
+    for part in self.parts:
+      mine = np.flatnonzero((rows >= first) & (rows < first + len(part)))
+      if len(mine):
+        drawn = draws and draws._replace(rows=draws.rows[mine])
+        pixels[mine] = part.source.read(part.rows[rows[mine] - first], drawn)
+      first += len(part)
+    return pixels

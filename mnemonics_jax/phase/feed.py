@@ -1,0 +1,176 @@
+"""What training draws from: images on the device, or images that stream to it.
+
+Both give the same blocks. Where images are is a matter of memory: a `Pool` holds
+all of them, `Streamed` those of a few steps.
+"""
+
+from collections.abc import Generator
+import dataclasses
+import functools
+import math
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+from jaxtyping import Array, Int
+import numpy as np
+
+from mnemonics_jax import bilevel
+from mnemonics_jax.data import images as images_lib
+from mnemonics_jax.data.images import Images
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.parallel import mesh, processes
+from mnemonics_jax.parallel.ahead import read_ahead
+from mnemonics_jax.phase.block import Block, block_steps
+from mnemonics_jax.phase.order import epoch_order
+from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase.schedule import Schedule
+
+# Part of a device that a pool may take: activations need the rest.
+_POOL_SHARE = 1 / 4
+
+
+@runtime_checkable
+class Feed(Protocol):
+  """What `fit` draws from.
+
+  >>> pool = make_pool(np.ones((5, 8, 8, 3), np.uint8), np.zeros(5, int), 5)
+  >>> feed: Feed = pool
+  >>> blocks = feed.blocks(jax.random.key(0), Schedule(epochs=2, batch_size=2))
+  >>> [stop for _, stop in blocks]  # The three steps of each epoch.
+  [3, 3]
+  """
+
+  @property
+  def draws(self) -> int:
+    """Images that an epoch draws."""
+    ...
+
+  def blocks(
+    self, key: Array, schedule: Schedule, epoch: int = 0, step: int = 0
+  ) -> Generator[tuple[Block, int], None, None]:
+    """The batches of all steps, up to the end of the last epoch.
+
+    Args:
+      key: into which epochs fold their number.
+      schedule: batch size, and how many epochs there are.
+      epoch: where to begin.
+      step: where to begin in it.
+
+    Yields:
+      A block, and the number of the step after its last.
+    """
+    ...
+
+
+class _Part(NamedTuple):
+  """Steps [first, stop) of an epoch, and the rows that they draw; -1 is none."""
+
+  epoch: int
+  first: int
+  stop: int
+  rows: Int[np.ndarray, "steps batch"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Streamed:
+  """Images that stay on the host or on a disk; a `Feed`.
+
+  A thread reads the batches of the next steps, and moves them to the device,
+  while those before train. A process reads what its own devices need.
+
+  >>> images, labels = np.ones((5, 8, 8, 3), np.uint8), np.zeros(5, np.int32)
+  >>> feed = Streamed(images, labels, capacity=5)
+  >>> blocks = feed.blocks(jax.random.key(0), Schedule(epochs=1, batch_size=2))
+  >>> [(block.images.shape, stop) for block, stop in blocks]
+  [((3, 2, 8, 8, 3), 3)]
+
+  Attributes:
+    images: all of them.
+    labels: their classes.
+    capacity: rows of the pool that would hold them.
+  """
+
+  images: Images
+  labels: Int[np.ndarray, " n"]
+  capacity: int
+
+  @property
+  def draws(self) -> int:
+    """Images that an epoch draws."""
+    return len(self.labels)
+
+  def blocks(
+    self, key: Array, schedule: Schedule, epoch: int = 0, step: int = 0
+  ) -> Generator[tuple[Block, int], None, None]:
+    """Images as they are read; see `Feed.blocks`."""
+    seed = int(np.asarray(jax.random.key_data(key)).view(np.uint64)[0])
+    read = functools.partial(self._read, seed)
+    return read_ahead(read, self._parts(key, schedule, epoch, step))
+
+  def _parts(self, key, schedule, epoch, step):
+    """What each block will have; computed where computations have an order."""
+    size, total = schedule.batch_size, schedule.steps(self.draws)
+    steps = block_steps(schedule, self.capacity, self.images.shape[1:])
+    padding = self.capacity - len(self.labels)
+    labels = np.pad(np.int32(self.labels), (0, padding))
+    for number in range(epoch, schedule.epochs):
+      key_now = jax.random.fold_in(key, number)
+      order = np.asarray(epoch_order(key_now, labels, self.draws))
+      for first in range(step, total, steps):
+        stop = min(first + steps, total)
+        rows = np.full((steps, size), -1)
+        at = np.arange(first * size, stop * size) % self.draws
+        rows[: stop - first] = order[at].reshape(-1, size)
+        yield _Part(number, first, stop, rows)
+      step = 0
+
+  def _read(self, seed, part):
+    view = lambda rows: images_lib.training_view(
+      self.images, rows, seed, part.epoch
+    )
+    labels = np.where(part.rows >= 0, np.int32(self.labels)[part.rows], 0)
+    block = Block(
+      mesh.put_batches(view, part.rows, self.images.shape[1:]),
+      mesh.put_replicated(labels),
+      mesh.put_replicated(np.array(part.first, np.int32)),
+    )
+    return block, part.stop
+
+
+def make_feed(
+  images: Images,
+  labels: Int[np.ndarray, " n"],
+  capacity: int,
+  stream: str = "auto",
+) -> Feed:
+  """A pool if a device has room for it, otherwise images that stream to it.
+
+  >>> images, labels = np.ones((5, 8, 8, 3), np.uint8), np.zeros(5, np.int32)
+  >>> type(make_feed(images, labels, capacity=5)).__name__
+  'Pool'
+
+  Args:
+    images: all that is trained on.
+    labels: their classes.
+    capacity: images that this may be in another phase.
+    stream: `always` and `never` decide it; `auto` looks at the sizes.
+  """
+  if _streams(images, capacity, stream):
+    return Streamed(images, labels, capacity)
+  return make_pool(images, labels, capacity)
+
+
+def _streams(images, capacity, stream):
+  if images_lib.varies(images):
+    if stream == "never":
+      raise UserError(
+        "stream",
+        "`stream=never` would show the same part of each image in every epoch",
+        "use `stream=auto`",
+      )
+    return True
+  if stream != "auto":
+    return stream == "always"
+  share = capacity * math.prod(images.shape[1:]) / mesh.device_count()
+  # Machines may differ; they decide together.
+  return bool(processes.all_max(share > _POOL_SHARE * bilevel.device_bytes()))
