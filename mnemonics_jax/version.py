@@ -7,5 +7,5 @@ NUMERICS = 2
 
 Base models and runs are found again by it. It grows with every change after which
 a run would end elsewhere than before by more than rounding
-(`tests/numerics_test.py` notices).
+(`tests/version_test.py` notices).
 """

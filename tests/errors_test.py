@@ -1,4 +1,4 @@
-"""The one exception: what it carries, and how the command line shows it."""
+"""The one exception: what it carries, and what the library says with it."""
 
 import ast
 import copy
@@ -6,11 +6,8 @@ from pathlib import Path
 import pickle
 import re
 
-from absl import flags
-from absl.testing import flagsaver
 import pytest
 
-from experiments import cifar, command, folder  # noqa: F401 (their flags)
 from mnemonics_jax import data
 from mnemonics_jax.errors import DiskError, UserError
 
@@ -34,39 +31,6 @@ def test_copies_say_the_same(duplicate):
   error = duplicate(data.DataError("data_dir", "nothing", "look elsewhere"))
   assert type(error) is data.DataError and error.field == "data_dir"
   assert str(error) == "nothing; look elsewhere."
-
-
-SHOWN = {
-  "`memory` is missing": "--memory is missing",
-  "use `memory=total:5`.": "use --memory=total:5.",
-  '`workdir=/my runs/it\'s "new"` is': '--workdir=/my runs/it\'s "new" is',
-  "`workdir=a=b=c`, `fresh`": "--workdir=a=b=c, --fresh",
-  "`workdir=two\nlines`": "--workdir=two\nlines",
-  "`phases=`": "--phases=",
-  "the setting `network=resnet8`": "the setting --net=resnet8",
-  "`data_dir=/x` has": "--data_dir=/x has",
-  # What is no flag stays as it is.
-  "`inner_lr` and `inner_lr=3`": "`inner_lr` and `inner_lr=3`",
-  "`memory policy` and memory=3": "`memory policy` and memory=3",
-  "`Memory`, ``, `=3`, `memory": "`Memory`, ``, `=3`, `memory",
-}
-
-
-@pytest.mark.parametrize("message", SHOWN)
-def test_settings_are_shown_as_flags(message):
-  assert command.in_flags(message) == SHOWN[message]
-
-
-def test_the_directory_of_a_folder_is_the_flag_that_was_given():
-  with flagsaver.flagsaver():
-    flags.FLAGS(["folder", "--data=/my images"])
-    shown = command.in_flags("`data_dir=/my images` has no train/")
-  assert shown == "--data=/my images has no train/"
-
-
-def test_fields_that_are_not_flags_are_translated_to_flags():
-  for field, flag in command._FLAG_OF.items():
-    assert flag in flags.FLAGS, field
 
 
 def _spoken(path):

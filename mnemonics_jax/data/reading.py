@@ -83,7 +83,7 @@ def read_images(
     finally:
       pool.shutdown(cancel_futures=True)
   share.all_gather_rows(images)
-  share.all_gather_rows(problems.view(np.uint8).reshape(len(files), -1))
+  share.all_gather_rows(problems.view(np.uint8).reshape(len(files), problems.itemsize))
   return images, [problem.decode(errors="ignore") for problem in problems]
 
 

@@ -9,50 +9,9 @@ import time
 
 import pytest
 
-from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn.native import build, choice
+from mnemonics_jax.nn.native import build
 
 ROOT = Path(__file__).parents[3]
-
-# A compiler that is fast, and says in a file how often it was asked to build.
-COMPILER = """#!/bin/sh
-for word; do last=$before; before=$word; done
-case "$*" in
-  *-dM*) echo "#define __VERSION__ \\"$VERSION\\"";;
-  *) echo built >> {log}; {does}; echo library > "$before";;
-esac
-"""
-
-
-class Compiler:
-  """A made-up compiler that CXX names.
-
-  Args:
-    folder: where it is.
-  """
-
-  def __init__(self, folder: Path):
-    self.path, self._log = folder / "compiler", folder / "log"
-    self.does("true")
-
-  def does(self, command: str) -> None:
-    """What it does before it writes the library."""
-    text = COMPILER.format(log=self._log, does=command)
-    self.path.write_text(text)
-    self.path.chmod(0o755)
-
-  @property
-  def builds(self) -> int:
-    """How often it has built."""
-    return len(self._log.read_text().split()) if self._log.exists() else 0
-
-
-@pytest.fixture
-def compiler(tmp_path, monkeypatch):
-  monkeypatch.setenv("VERSION", "1")
-  made = Compiler(tmp_path)
-  monkeypatch.setenv("CXX", str(made.path))
-  return made
 
 
 @pytest.fixture
@@ -177,47 +136,3 @@ def test_processes_that_build_at_the_same_time(compiler, directory):
   assert [process.returncode for process in started] == [0, 0]
   (path,) = directory.iterdir()
   assert printed == [str(path)] * 2 and path.read_text() == "library\n"
-
-
-# What a process makes of it.
-
-
-@pytest.fixture
-def anew(monkeypatch, tmp_path):
-  """Chooses as a process does that has just begun."""
-
-  def choose(wish):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv(choice.VARIABLE, wish)
-    return choice._choose.__wrapped__()
-
-  return choose
-
-
-def test_xla_asks_no_compiler(anew, compiler):
-  assert anew("xla") == choice.Choice("xla")
-  assert compiler.builds == 0
-
-
-@pytest.mark.parametrize("wish", ["auto", ""])
-def test_failure_is_said_and_xla_does_it(anew, compiler, wish):
-  compiler.does("exit 1")
-  chosen = anew(wish)
-  assert chosen.name == "xla" and not chosen.is_native
-  assert "failed" in chosen.note and "left to XLA" in chosen.note
-
-
-def test_what_cannot_be_loaded_is_left_to_xla(anew, compiler):
-  chosen = anew("auto")  # The made-up compiler makes no library at all.
-  assert chosen.name == "xla" and "cannot be loaded" in chosen.note
-
-
-def test_whoever_insists_gets_an_error(anew, compiler):
-  compiler.does("exit 1")
-  with pytest.raises(UserError, match=r"=native, but .* failed.*install g"):
-    anew("native")
-
-
-def test_another_wish_is_refused(anew):
-  with pytest.raises(UserError, match="=fast is none of auto, native, xla"):
-    anew("fast")

@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it."""
+"""`experiments.digits`, run as a user runs it."""
 
 import json
 import os
@@ -145,27 +145,3 @@ def test_a_damaged_work_directory_is_explained(tmp_path, damage):
   assert done.returncode == 2 and "Traceback" not in done.stderr
   assert "config.json is damaged" in done.stderr
   assert (tmp_path / "out" / "config.json").read_bytes() == damage
-
-
-def test_missing_data_are_noticed_before_jax_is_imported(tmp_path):
-  code = (
-    "import sys\nfrom experiments import cifar\nfrom mnemonics_jax import data\n"
-    f"try: data.load('cifar100', {str(tmp_path / 'nowhere')!r})\n"
-    "except data.DataError: print('jax' in sys.modules)"
-  )
-  done = subprocess.run(
-    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-  )
-  assert done.stdout.strip() == "False", done.stderr
-
-
-def test_missing_data_is_explained(tmp_path):
-  done = _call("cifar", f"--data_dir={tmp_path / 'nowhere'}", cwd=tmp_path)
-  assert done.returncode == 2
-  assert "--data_dir" in done.stderr and "Traceback" not in done.stderr
-  assert not (tmp_path / "runs").exists()
-
-
-def test_folder_needs_a_directory(tmp_path):
-  done = _call("folder", cwd=tmp_path)
-  assert done.returncode == 2 and "--data=DIR" in done.stderr

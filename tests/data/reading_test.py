@@ -1,0 +1,72 @@
+"""Many files become one array; what cannot be read is named."""
+
+import errno
+
+import numpy as np
+import pytest
+from support.data_files import BLUE, RED, save_image
+
+from mnemonics_jax.data import DataError, Share, decode, read_images
+
+
+@pytest.fixture
+def files(tmp_path):
+  save_image(tmp_path / "red.png", RED)
+  (tmp_path / "text.png").write_text("no image")
+  save_image(tmp_path / "blue.png", BLUE)
+  return [tmp_path / name for name in ("red.png", "text.png", "blue.png")]
+
+
+def test_rows_are_in_the_order_of_files(files):
+  images, problems = read_images(files, (4, 4, 3))
+  assert images.dtype == np.uint8
+  np.testing.assert_array_equal(images[:, 0, 0], [RED, (0, 0, 0), BLUE])
+  assert problems == ["", "not a PNG, JPEG, BMP or WebP image", ""]
+
+
+def test_progress_counts_every_file(files):
+  heard = []
+  read_images(files, (4, 4, 3), report=heard.append)
+  assert [(event.done, event.total) for event in heard] == [
+    (1, 3),
+    (2, 3),
+    (3, 3),
+  ]
+
+
+def test_a_process_decodes_its_share_only(files, monkeypatch):
+  seen, plain = [], decode.decode
+  monkeypatch.setattr(
+    decode,
+    "decode",
+    lambda path, shape: seen.append(path) or plain(path, shape),
+  )
+  twice = lambda array: np.stack([array, array])  # The other has the same.
+  images, _ = read_images(files[:2], (4, 4, 3), share=Share(0, 2, twice))
+  assert seen == files[:1]
+  np.testing.assert_array_equal(images[:, 0, 0], [RED, RED])
+
+
+@pytest.mark.parametrize(
+  "code, fatal",
+  [(errno.EIO, True), (errno.ESTALE, True), (errno.EACCES, False)],
+)
+def test_trouble_of_the_disk_is_not_a_bad_image(
+  files, monkeypatch, code, fatal
+):
+  """Without it, what is read next time would be another data set."""
+
+  def fail(path, shape):
+    raise OSError(code, "trouble", str(path))
+
+  monkeypatch.setattr(decode, "decode", fail)
+  if fatal:
+    with pytest.raises(DataError, match=r"cannot be read now \(trouble\)"):
+      read_images(files, (4, 4, 3))
+  else:
+    assert read_images(files, (4, 4, 3))[1] == ["trouble"] * 3
+
+
+def test_no_files_are_no_rows():
+  images, problems = read_images([], (4, 5, 3))
+  assert images.shape == (0, 4, 5, 3) and problems == []

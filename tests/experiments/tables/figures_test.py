@@ -1,0 +1,74 @@
+"""Figures of a table: their numbers, and rows that look like relatives."""
+
+import pytest
+from support import tables
+
+from experiments.tables import cells as table_cells
+from experiments.tables import figures
+
+
+def cell(row, phases, seed, *accuracies):
+  both = {"head": list(accuracies), "nme": [0.1] * len(accuracies)}
+  return table_cells.pending(row, phases, seed, "") | {
+    "status": "finished",
+    "readout": "head",
+    "classes_seen": list(range(5, 5 + len(accuracies))),
+    "accuracy": {"final": both},
+  }
+
+
+def sheet(request, cells):
+  return table_cells.Sheet(
+    request.table, "digits", "short", request.available, cells
+  )
+
+
+def test_curves_are_means_over_seeds_for_every_n(tmp_path):
+  request = tables.request(tmp_path, rows="herding,mnemonics")
+  one, other = request.rows
+  cells = [
+    cell(one, 5, 0, 0.8, 0.6), cell(one, 5, 1, 0.7, 0.6), cell(other, 5, 0, 0.9, 0.5),
+    cell(one, 10, 0, 0.4, 0.3),
+  ]  # fmt: skip
+  five, ten = figures.curves(sheet(request, cells), "t")
+  assert (five.name, ten.name) == ("t_n5", "t_n10")
+  found = {tuple(row[:3]): row[3:] for row in five.rows}
+  assert found["herding", "reported", 5] == [
+    2,
+    "75",
+    "63.531",
+  ]  # t(1) = 12.706.
+  assert found["herding", "reported", 6] == [2, "60", "0"]
+  assert found["mnemonics", "reported", 5] == [1, "90", ""]
+  assert found["mnemonics", "nme", 6] == [1, "10", ""]
+  assert {row[0] for row in ten.rows} == {"herding"}
+  lines = {line.get_label(): line for line in five.figure.axes[0].lines}
+  assert list(lines[other.label].get_ydata()) == pytest.approx([90, 50])
+
+
+@pytest.mark.parametrize(
+  "table, family",
+  [
+    ("1", ["lucir", "lucir_equal", "lucir_mnemonics"]),
+    ("2", ["herding", "herding_adjust"]),
+  ],
+)
+def test_relatives_share_a_colour_and_differ_in_their_lines(
+  tmp_path, table, family
+):
+  request = tables.request(tmp_path, table=table)
+  drawn = sheet(request, [])
+  looks = {row.name: figures._style(drawn, row) for row in request.available}
+  assert len({looks[name]["color"] for name in family}) == 1
+  assert len({str(looks[name]["linestyle"]) for name in family}) == len(family)
+  others = {looks[n]["color"] for n in looks if n.split("_")[0] != family[0]}
+  assert looks[family[0]]["color"] not in others
+  assert looks["joint"]["linestyle"] == ":"
+
+
+def test_files_are_named_after_n_and_row(tmp_path):
+  request = tables.request(tmp_path, rows="herding")
+  drawn = sheet(request, [cell(request.rows[0], 5, 0, 0.8, 0.6)])
+  assert figures.names(drawn, "t") == (["t_n5"], ["t_distances_herding"])
+  figures.write(sheet(request, []), tmp_path, "t")
+  assert not (tmp_path / "tables").exists()  # There was nothing to draw.
