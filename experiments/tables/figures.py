@@ -1,7 +1,8 @@
 """Figures of a table, seeds merged: curves (4, S1), moving exemplars (S2)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+import statistics
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Sheet
 from experiments.tables.rows import UPPER_BOUND, Row
-from mnemonics_jax.report import drawing
+from mnemonics_jax.report import drawing, words
 from mnemonics_jax.report.changes import measured
 from mnemonics_jax.report.distances import side_by_side
 from mnemonics_jax.report.drawing import COLORS, INK, MARKERS, Drawing, number
@@ -85,7 +86,21 @@ def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
       figure,
       ["row", "panel", "classes_seen", "seeds", "mean_percent", "ci95_percent"],
       lines,
+      _ends(sheet, shown, phases),
     )
+
+
+def _ends(sheet: Sheet, rows: Sequence[Row], phases: int) -> str:
+  """The accuracy of every row after the last phase, in words."""
+  ends = []
+  for row in rows:
+    cells = sheet.of(row.name, phases)
+    last = [c["accuracy"]["final"][c["readout"]][-1] for c in cells]
+    ends.append(f"{words.share(statistics.fmean(last))} ({row.label})")
+  return (
+    f"N = {phases}: after the last phase the reported read-out has "
+    f"{words.listed(ends, most=len(ends))}."
+  )
 
 
 def _style(sheet: Sheet, row: Row) -> dict:

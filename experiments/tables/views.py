@@ -8,7 +8,7 @@ from experiments.tables import cells as table_cells
 from experiments.tables import differences, published
 from experiments.tables.cells import Cell, Sheet
 from mnemonics_jax.data import SOURCES
-from mnemonics_jax.report import markup, page
+from mnemonics_jax.report import drawing, markup, page
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
   REPORTED,
@@ -236,7 +236,7 @@ def markdown(
     parts += [f"### {name}", markdown_table(table)]
   for (name, note), pictures in _pictures(curves, moves):
     parts += [f"## {name}", note] if note else [f"## {name}"]
-    parts += [f"![{path.stem}]({path.name})" for path in pictures]
+    parts += [f"![{drawing.finding(path)}]({path.name})" for path in pictures]
   lines = [f"- {k}: `{v}`" for k, v in facts(sheet, record).items()]
   return "\n\n".join([*parts, "## Where from", "\n".join(lines)]) + "\n"
 
@@ -303,8 +303,7 @@ def html(
     )
   for (name, note), pictures in _pictures(curves, moves):
     shown = "".join(
-      markup.picture(path, f"Numbers: {path.stem}.csv", wide=True)
-      for path in pictures
+      markup.picture(path, path.parent, wide=True) for path in pictures
     )
     sections.append(f"<h2>{name}</h2><p>{markup.text(note)}</p>{shown}")
   sections.append(f"<h2>Where from</h2>{markup.pairs(facts(sheet, record))}")

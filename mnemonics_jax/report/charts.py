@@ -84,13 +84,13 @@ def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
     axes.set_title(f"read-out {readout}")
     header = ["run", "upper_bound", "seeds", "phase", "classes_seen"]
     header += ["mean_percent", "ci95_percent"]
-    ends = [f"{name} {share(last)}" for last, _, name in entries]
+    ends = [f"{share(last)} ({name})" for last, _, name in entries]
     yield Drawing(
       f"comparison_{readout}",
       figure,
       header,
       rows,
-      f"Accuracy after the last phase, read out by {readout}: {listed(ends)}.",
+      f"After the last phase {readout} has {listed(ends)}.",
     )
 
 

@@ -87,8 +87,8 @@ def _ends(runs: Sequence[Run], titles: Sequence[str]) -> str:
   ends = []
   for run, title in zip(runs, titles, strict=True):
     last = [*_means(run).values()][-1]["cosine"][-1]
-    ends.append(f"{title} {last:.2g}")
-  return f"Cosine distance at the end of the last phase: {listed(ends)}."
+    ends.append(f"{last:.2g} ({title})")
+  return f"At the end of the last phase, the cosine distance is {listed(ends)}."
 
 
 def smooth(values: Sequence[float], rate: float = _RATE) -> list[float]:

@@ -103,15 +103,16 @@ def save(drawing: Drawing, directory: Path) -> Path:
 
 
 def finding(path: Path) -> str:
-  """What a picture that `save` wrote shows, in words."""
+  """What a picture shows in words, as `save` wrote it; else its name."""
   with Image.open(path) as picture:
-    return str(picture.info.get(_DESCRIPTION, ""))
+    return str(picture.info.get(_DESCRIPTION, path.stem.replace("_", " ")))
 
 
 def size(path: Path) -> tuple[int, int]:
   """Width and height at which a page shows a picture, for dense screens too."""
   with Image.open(path) as picture:
-    return tuple(round(0.75 * side) for side in picture.size)
+    width, height = picture.size
+  return round(0.75 * width), round(0.75 * height)
 
 
 def number(value: float | None, scale: float = 1.0) -> str:

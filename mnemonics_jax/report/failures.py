@@ -41,31 +41,28 @@ def failure(run: Run) -> str:
   never = _never_predicted(run)
   if never:
     return f"{_subject(never, results)} never predicted{_numbers(run, never)}."
-  first, last = _by_phase(results)
   overall = results["summary"][results["readout"]]["per_phase"][-1]["mean"]
-  weak = [
-    phase
-    for phase, (start, end) in enumerate(zip(first, last, strict=True))
-    if start is not None
-    and end is not None
-    and (end < _FORGOTTEN * start or end < _LEFT_BEHIND * overall)
-  ]
+  weak = {
+    phase: (start, end)
+    for phase, (start, end) in _by_phase(results).items()
+    if end < _FORGOTTEN * start or end < _LEFT_BEHIND * overall
+  }
   sizes = results["classes_per_phase"]
   if not weak or len(sizes) == 1:
     return ""
-  if weak == [0]:
-    subject = f"The first {count(sizes[0], 'class')} are"
-    subject = "The first class is" if sizes[0] == 1 else subject
+  counts = [sizes[phase] for phase in weak]
+  start, end = np.average([*weak.values()], axis=0, weights=counts).tolist()
+  many = sum(counts) > 1
+  subject = "The classes" if many else "The class"
+  if [*weak] == [0]:
+    subject = (
+      f"The first {count(sizes[0])} classes" if many else "The first class"
+    )
   else:
-    plural = "phases" if weak[1:] else "phase"
-    subject = f"The classes of {plural} {spans(weak)} are"
-  start, end = (
-    np.average([of[phase] for phase in weak], weights=[sizes[p] for p in weak])
-    for of in (first, last)
-  )
+    subject += f" of phase{'s' * (len(weak) > 1)} {spans([*weak])}"
   return (
-    f"{subject} hardly recognised: {share(start)} of their test images when "
-    f"they were learned, {share(end)} at the end."
+    f"{subject} {'are' if many else 'is'} hardly recognised: {share(start)} of the test images when "
+    f"new, {share(end)} at the end."
   )
 
 
@@ -149,24 +146,23 @@ def _numbers(run: Run, classes: Sequence[int]) -> str:
     shares += [counts[c, c] / counts[c].sum() for c in own if counts[c].sum()]
   if not shares or not any(shares):
     return ""
-  which = "its" if len(classes) == 1 else "their"
   return (
-    f": {share(statistics.fmean(shares))} of {which} test images were recognised "
-    "when new, 0\u00a0% at the end"
+    f": {share(statistics.fmean(shares))} of the test images were recognised when "
+    "new, 0\u00a0% at the end"
   )
 
 
-def _by_phase(
-  results: Mapping[str, Any],
-) -> tuple[list[float | None], list[float | None]]:
+def _by_phase(results: Mapping[str, Any]) -> dict[int, tuple[float, float]]:
   """Accuracy on each phase's classes when they were new, and in the end."""
-
-  def mean(after: int, group: int) -> float | None:
-    shares = [
-      run["phases"][after]["by_group"][results["readout"]][group]
-      for run in results["runs"]
-    ]
-    return None if None in shares else statistics.fmean(shares)
-
-  groups = range(len(results["classes_per_phase"]))
-  return [mean(g, g) for g in groups], [mean(-1, g) for g in groups]
+  found = {}
+  for phase in range(len(results["classes_per_phase"])):
+    new, end = (
+      [
+        run["phases"][after]["by_group"][results["readout"]][phase]
+        for run in results["runs"]
+      ]
+      for after in (phase, -1)
+    )
+    if None not in (*new, *end):  # They may not have been tested.
+      found[phase] = statistics.fmean(new), statistics.fmean(end)
+  return found

@@ -164,7 +164,7 @@ def _separation(
   text = f"After phase {last}, "
   if len(found) > 1:
     each = [
-      f"{t} {share(own.mean())}"
+      f"{share(own.mean())} ({t})"
       for t, (own, _) in zip(titles, found, strict=True)
     ]
     return (

@@ -157,7 +157,7 @@ def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
 def _errors(names: Sequence[str], shares: np.ndarray) -> str:
   """The most frequent confusion, and how many classes are never predicted."""
   errors = shares * (1 - np.eye(len(names)))
-  true, taken = np.unravel_index(errors.argmax(), errors.shape)
+  true, taken = divmod(int(errors.argmax()), len(names))
   if not errors.any():
     return "No test image is taken for another class."
   text = (

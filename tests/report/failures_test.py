@@ -38,8 +38,8 @@ def test_less_than_a_third_of_what_was_known_is_told(made):
   # The mean over the seeds counts.
   assert report.warning(made(0.05, 0.56)) == ""
   assert report.warning(made(0.2, 0.3)) == (
-    "The first three classes are hardly recognised: 90.0\u00a0% of their test"
-    " images when they were learned, 25.0\u00a0% at the end. What may help:"
+    "The first three classes are hardly recognised: 90.0\u00a0% of the test"
+    " images when new, 25.0\u00a0% at the end. What may help:"
     " `finetune=head`, which ends each phase with equal parts of all classes."
   )
 
@@ -53,16 +53,19 @@ def test_what_is_far_behind_the_others_is_told(made):
   # In the end all classes have 70 % on average, and a quarter is 17.5 %.
   assert report.warning(made(0.18, first=0.18)) == ""
   assert failures.failure(made(0.17, first=0.17)) == (
-    "The first three classes are hardly recognised: 17.0\u00a0% of their test"
-    " images when they were learned, 17.0\u00a0% at the end."
+    "The first three classes are hardly recognised: 17.0\u00a0% of the test"
+    " images when new, 17.0\u00a0% at the end."
   )
   run = made(0.1)
   for phase, group, share in ((1, 1, 0.6), (2, 1, 0.04), (2, 2, 0.1)):
     run.results["runs"][0]["phases"][phase]["by_group"]["head"][group] = share
   # 3, 1 and 1 classes, of which 90, 60 and 10 % were known when they were new.
+  one = made(0.8)
+  one.results["runs"][0]["phases"][2]["by_group"]["head"][1] = 0.1
+  assert failures.failure(one).startswith("The class of phase 1 is hardly")
   assert failures.failure(run) == (
-    "The classes of phases 0 to 2 are hardly recognised: 68.0\u00a0% of their test"
-    " images when they were learned, 8.8\u00a0% at the end."
+    "The classes of phases 0 to 2 are hardly recognised: 68.0\u00a0% of the test"
+    " images when new, 8.8\u00a0% at the end."
   )
 
 
@@ -93,7 +96,7 @@ def test_classes_that_are_never_predicted_are_named(made):
   run = confuse(made(0.0), 0, 0, 0, 9, 50, learned=(4, 5, 6, 9, 50))
   # 8, 10 and 12 % when they were new.
   assert failures.failure(run) == (
-    "The three oldest classes are never predicted: 10.0\u00a0% of their test images"
+    "The three oldest classes are never predicted: 10.0\u00a0% of the test images"
     " were recognised when new, 0\u00a0% at the end."
   )
   assert failures.failure(confuse(made(0.8), 50, 50, 50, 50, 0)) == (

@@ -278,8 +278,8 @@ def test_the_map_tells_how_well_clouds_are_apart(runs, calls, monkeypatch):
   )
   (drawing,) = maps.comparison_map(runs)
   assert drawing.finding == (
-    "After phase 2, dots nearest to the middle of their own cloud: herding"
-    " 95.0\u00a0% and mnemonics 100\u00a0%."
+    "After phase 2, dots nearest to the middle of their own cloud:"
+    " 95.0\u00a0% (herding) and 100\u00a0% (mnemonics)."
   )
 
 

@@ -150,8 +150,13 @@ def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
   assert not [*folder.glob("*distances_herding*")]
   _, text, page = tables.written(request)
   assert "## How far exemplars move" in text
-  assert f"![{name}]({name}.png)" in text
-  assert f"Numbers: {name}.csv" in page
+  shows = (
+    "At the end of the last phase, the cosine distance is 2.1 (N = 2) and 4.1"
+    " (N = 4)."
+  )
+  assert f"![{shows}]({name}.png)" in text
+  assert f'alt="{shows}"' in page
+  assert f'<a href="{name}.csv">' in page
 
 
 def test_the_code_of_every_cell_is_named(tmp_path):
