@@ -128,10 +128,10 @@ class Streamed:
     view = lambda rows: images_lib.training_view(
       self.images, rows, seed, part.epoch
     )
-    labels = np.where(part.rows >= 0, np.int32(self.labels)[part.rows], 0)
+    labels = np.where(part.rows >= 0, self.labels[part.rows], 0)
     block = Block(
       mesh.put_batches(view, part.rows, self.images.shape[1:]),
-      mesh.put_replicated(labels),
+      mesh.put_replicated(labels.astype(np.int32)),
       mesh.put_replicated(np.array(part.first, np.int32)),
     )
     return block, part.stop

@@ -5,6 +5,7 @@ The number of devices is fixed when JAX starts, hence a process of its own.
 
 import dataclasses
 import re
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,19 @@ from support import compilations, interrupted, programs, tiny
 from benchmarks import jax_train
 from mnemonics_jax import UserError, bilevel, methods, phase, protocol, runs
 from mnemonics_jax.bilevel import adjust, meta_level
+from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.methods import Classes
 from mnemonics_jax.nn.augment import CropFlip
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import Schedule, Stage, epochs, meta_loop, sgd
+from mnemonics_jax.phase import (
+  Schedule,
+  Stage,
+  Streamed,
+  epochs,
+  meta_loop,
+  sgd,
+)
+from mnemonics_jax.phase.block import block_steps
 from mnemonics_jax.phase.evaluate import extract
 from mnemonics_jax.phase.pool import make_pool
 
@@ -72,8 +82,18 @@ def _training():
   return state.variables, task, pool
 
 
-def test_training_gives_the_losses_of_one_device():
-  """With a teacher, augmentation and batch statistics over the whole batch."""
+def _streamed(store=Resident):
+  data = STREAM[0]
+  images = Stored(store(data.images), np.arange(len(data.images)))
+  return Streamed(images, data.labels, CONFIG.sizes.pool)
+
+
+@pytest.mark.parametrize("many", [8, pytest.param(2, marks=pytest.mark.slow)])
+def test_training_gives_the_losses_of_one_device(many):
+  """With a teacher, augmentation and batch statistics over the whole batch.
+
+  Images that stream give the bits of those that are there.
+  """
   histories = []
 
   def program():
@@ -82,12 +102,44 @@ def test_training_gives_the_losses_of_one_device():
     stage = Stage(report=told.append)
     fitted = epochs.fit(jax.random.key(1), variables, pool, task, stage)
     histories.append([step.metrics for step in told if step.metrics])
+    again = epochs.fit(jax.random.key(1), variables, _streamed(), task)
+    jax.tree.map(np.testing.assert_array_equal, fitted, again)
     return fitted
 
-  one, many = _on_both(program)
+  one, spread = _on_both(program, many)
   assert len(histories[0]) == 4
   _assert_close(*histories)
-  _assert_close(one["batch_stats"], many["batch_stats"], 1e-4)
+  _assert_close(one["batch_stats"], spread["batch_stats"], 1e-4)
+
+
+class _Noted(Resident):
+  """Notes how many rows are read at a time."""
+
+  counts: ClassVar[list[int]] = []
+
+  def read(self, rows, draws=None):
+    self.counts.append(len(rows))
+    return super().read(rows, draws)
+
+
+def test_each_device_gets_its_share_of_every_batch():
+  """Also from the thread that reads ahead, which has to know of the mesh."""
+  key, schedule = jax.random.key(1), dataclasses.replace(SCHEDULE, batch_size=8)
+  with mesh.use(8):
+    pool = _training()[2]
+    for feed in (pool, _streamed(_Noted)):
+      block, stop = next(feed.blocks(key, schedule))
+      shares = block.images.addressable_shards
+      assert {share.device for share in shares} == set(jax.devices())
+      # Two classes of 12 images: three steps, four in the largest phase.
+      assert stop == 3 and block.images.shape[0] == block_steps(
+        schedule, CONFIG.sizes.pool, (8, 8, 3)
+      )
+      assert {share.data.shape[:2] for share in shares} == {
+        (len(block.images), 1)
+      }
+      assert block.labels.is_fully_replicated
+  assert set(_Noted.counts) == {3}  # Of each of eight devices.
 
 
 def test_a_training_step_only_sums_over_devices(unchecked):
@@ -125,12 +177,18 @@ def test_each_device_holds_its_share_of_the_images():
   np.testing.assert_array_equal(batch, images[rows])
   np.testing.assert_array_equal(uneven, images[rows[:5]])
   _assert_only_sums(text)
+  with mesh.use(8):
+    batches = jax.jit(mesh.take_batches)
+    found = batches(pool.images, rows.reshape(2, 8))
+    text = batches.lower(pool.images, rows.reshape(2, 8)).compile().as_text()
+  np.testing.assert_array_equal(found, images[rows.reshape(2, 8)])
+  _assert_only_sums(text, "reduce-scatter")
   assert [len(part.data) for part in batch.addressable_shards] == [2] * 8
 
 
-def _assert_only_sums(text):
+def _assert_only_sums(text, kind="all-reduce"):
   counts = jax_train.moves(text)
-  assert counts["all-reduce"]
+  assert counts[kind]
   assert not any(counts[name] for name in jax_train.COPIES), counts
   assert not re.search(r"\b(send|recv|infeed|outfeed)\(", text)
 

@@ -56,7 +56,7 @@ def test_padding_never_matters(start, trained):
   poisoned = pool._replace(
     images=pool.images.at[20:].set(255), labels=pool.labels.at[20:].set(3)
   )
-  training.assert_equal(training.fit(start, pool=poisoned), trained)
+  training.assert_equal(training.fit(start, feed=poisoned), trained)
 
 
 def test_the_pace_of_reports_never_matters(start, trained, monkeypatch):

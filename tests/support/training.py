@@ -37,10 +37,13 @@ def task(teacher, **options):
   return sgd.Task(**(fields | options))
 
 
-def fit(variables, *, stage=Stage(), pool=None, **options):
+def pool():
+  return make_pool(IMAGES, LABELS, 32)
+
+
+def fit(variables, *, stage=Stage(), feed=None, **options):
   asked = task(**(dict(teacher=variables) | options))
-  pool = pool or make_pool(IMAGES, LABELS, 32)
-  return epochs.fit(jax.random.key(1), variables, pool, asked, stage)
+  return epochs.fit(jax.random.key(1), variables, feed or pool(), asked, stage)
 
 
 def head(variables):
