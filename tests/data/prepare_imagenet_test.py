@@ -331,12 +331,12 @@ def test_a_reduced_world_must_be_asked_for_and_says_so(tmp_path, source):
   target = prepare_imagenet(complete, source, tmp_path, reduced=True)
   loaded = load(target)
   assert loaded.class_names == imagenet.WNIDS
-  assert loaded.notes == (
-    "a reduced imagenet: 3 of 1000 classes, 12 training and 6 validation images",
+  assert loaded.departures == (
+    "a part of the data: 3 of 1,000 classes, 12 training and 6 test images",
   )
   # What is complete is not called reduced because somebody allowed it.
   target = prepare_imagenet(WORLD, source, tmp_path / "all", reduced=True)
-  assert load(target).notes == ()
+  assert load(target).departures == ()
 
 
 def test_the_subset_is_found_within_imagenet_or_alone(tmp_path, source):
@@ -352,7 +352,7 @@ def test_the_subset_is_found_within_imagenet_or_alone(tmp_path, source):
     ]
     assert [each.class_names for each in found] == [imagenet.WNIDS[1:]] * 2
     assert found[0].checksum == found[1].checksum
-    assert "2 of 100 classes, 8 training" in found[0].notes[0]
+    assert "2 of 100 classes, 8 training" in found[0].departures[0]
     images = [np.asarray(each.train_images) for each in found]
     np.testing.assert_array_equal(*images)
 
