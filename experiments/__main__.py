@@ -11,7 +11,7 @@ from experiments import help as help_lib
 
 # Some take arguments that are not flags.
 WITH_ARGUMENTS = ("report", "predict", "export", "extend")
-LEARNING = ("digits", "cifar", "folder", "learn")
+LEARNING = ("digits", "cifar", "imagenet", "folder", "learn")
 EXPERIMENTS = (*LEARNING, "tables", *WITH_ARGUMENTS, "cache")
 
 

@@ -1,4 +1,4 @@
-"""Names to show for the classes of an image folder."""
+"""Names to show for classes that are called by directories or WordNet ids."""
 
 from collections.abc import Mapping
 import dataclasses

@@ -1,8 +1,11 @@
 """The data sets that commands learn, as `data.SOURCES` describes them."""
 
+from collections.abc import Mapping
+import types
+
 from absl import flags
 
-from experiments import options, running
+from experiments import class_names, options, running
 from experiments.settings import Settings
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
@@ -41,7 +44,10 @@ def _define_options() -> None:
     for option, words in source.options.items():
       known.setdefault(option, {})[name] = words
   for option, by_name in known.items():
-    text = "; ".join(f"{name}: {words.help}" for name, words in by_name.items())
+    names: dict[str, list[str]] = {}
+    for name, words in by_name.items():
+      names.setdefault(words.help, []).append(name)
+    text = "; ".join(f"{', '.join(n)}: {words}" for words, n in names.items())
     (kind,) = {words.kind for words in by_name.values()}
     _DEFINE[kind](option, f"{text}.")
 
@@ -49,12 +55,20 @@ def _define_options() -> None:
 _define_options()
 
 
-def load(settings: Settings, data_dir: str | None = None) -> Dataset:
+def load(
+  settings: Settings,
+  data_dir: str | None = None,
+  *,
+  names: Mapping[str, str] = types.MappingProxyType({}),
+  title: str | None = None,
+) -> Dataset:
   """The data set of a run, with the options that flags or presets give it.
 
   Args:
     settings: of the run.
     data_dir: where the data are, if it is not --data_dir that tells.
+    names: what to call classes; those of ImageNet are known.
+    title: what to call the data.
   """
   given = {
     name: getattr(settings, name, FLAGS[name].value)
@@ -62,7 +76,8 @@ def load(settings: Settings, data_dir: str | None = None) -> Dataset:
   }
   data_dir = given.pop("data_dir", data_dir)
   given = {name: value for name, value in given.items() if value is not None}
-  return running.load_data(settings.dataset, data_dir, **given)
+  dataset = running.load_data(settings.dataset, data_dir, **given)
+  return class_names.rename(dataset, names, title or dataset.name)
 
 
 def learn(dataset: str) -> None:

@@ -45,11 +45,10 @@ def main(_) -> None:
   if _CLASS_NAMES.value is not None:
     names = class_names.read(Path(_CLASS_NAMES.value))
 
-  def load():
-    dataset = datasets.load(settings, FLAGS.data)
-    return class_names.rename(dataset, names, _NAME.value)
-
-  running.run_experiment(settings, load)
+  running.run_experiment(
+    settings,
+    lambda: datasets.load(settings, FLAGS.data, names=names, title=_NAME.value),
+  )
 
 
 if __name__ == "__main__":

@@ -48,20 +48,27 @@ PAPER_IMAGENET = PAPER | dict(
   augment="resized_crop",
   image_size=224,
 )
-_BY_DATASET = {"cifar100": PAPER, "folder": PAPER_IMAGENET}
+_BY_DATASET = {
+  "cifar100": PAPER,
+  "folder": PAPER_IMAGENET,
+  "imagenet": PAPER_IMAGENET,
+  "imagenet_subset": PAPER_IMAGENET,
+}
 _BUDGETS = {
   "cifar100": ("per_class:20", "total:2000"),
   "folder": ("per_class:20", "total:2000", "total:20000"),
+  "imagenet": ("per_class:20", "total:20000"),
+  "imagenet_subset": ("per_class:20", "total:2000"),
 }
 
 # Where data are and what is stored changes no number; seeds are repetitions.
 _FREE = ("dataset", "preset", "seeds", "data", "val_fraction", "remat")
 # Names for what is the paper's anyway.
 _SYNONYMS = {
-  "base_classes": {"cifar100": 50},
-  "scope": {"cifar100": "all", "folder": "all"},
-  "meta_epochs": {"cifar100": 50, "folder": 50},
-  "validate_on": {"cifar100": "new", "folder": "new"},
+  "base_classes": {"cifar100": 50, "imagenet": 500, "imagenet_subset": 50},
+  "scope": dict.fromkeys(_BY_DATASET, "all"),
+  "meta_epochs": dict.fromkeys(_BY_DATASET, 50),
+  "validate_on": dict.fromkeys(_BY_DATASET, "new"),
 }
 _PHASES = (5, 10, 25)
 

@@ -31,7 +31,7 @@ def describe(
   images = allowance * sum(split)
   size = images * math.prod(config.shape.image_shape)
   schedule = f"the schedule of --preset={settings.preset}"
-  differing = departures(settings)
+  differing = [*departures(settings), *stream.departures]
   if not differing:
     schedule += ", the paper's"
   elif settings.preset != "paper":

@@ -51,6 +51,35 @@ _FOLDER = dict(
   batch_size=32,
 )
 
+# Of whole photographs, which take longer to decode than to learn here.
+_SMALL_IMAGENET = dict(
+  net="resnet8",
+  augment="resized_crop",
+  image_size=64,
+  less_forget=10.0,
+  finetune="head",  # results/defaults tells why.
+)
+_IMAGENET = {
+  "paper": PAPER_IMAGENET,
+  "short": dict(
+    _SMALL_IMAGENET,
+    epochs=10,
+    base_epochs=20,
+    finetune_epochs=10,
+    images_per_class=100,
+  ),
+  "smoke": dict(
+    _SMALL_IMAGENET,
+    memory="per_class:5",
+    epochs=1,
+    base_epochs=2,
+    finetune_epochs=1,
+    meta_epochs=1,
+    batch_size=32,
+    images_per_class=20,
+  ),
+}
+
 PRESETS: Mapping[str, Presets] = {
   "cifar100": _CIFAR100,
   "digits": {
@@ -72,6 +101,8 @@ PRESETS: Mapping[str, Presets] = {
       _FOLDER, epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1
     ),
   },
+  "imagenet": _IMAGENET,
+  "imagenet_subset": _IMAGENET,
 }
 
 

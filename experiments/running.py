@@ -82,7 +82,7 @@ def run(
 
   config, stream = build(settings, dataset)
   opening = plan.describe(settings, config, stream, workdir)
-  departures = tuple(paper.departures(settings))
+  departures = (*paper.departures(settings), *stream.departures)
   schedule = "reduced" if departures else "paper"
   with followed(opening) as console:
 

@@ -54,7 +54,12 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
   """
   work = _work(request, dataset)
   cells, tasks = _read(request, dataset.checksum)
-  write = functools.partial(write_table, request, data=dataset.checksum)
+  write = functools.partial(
+    write_table,
+    request,
+    data=dataset.checksum,
+    lacking=dataset.departures,
+  )
   finished = len(cells) - len(tasks)
   print(
     f"Table {request.table} on {request.dataset}: {len(cells)} cells, of which"

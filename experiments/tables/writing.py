@@ -1,6 +1,6 @@
 """A table on disk: JSON with all cells, Markdown and a page made from it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,12 @@ def path_of(request: Request, suffix: str) -> Path:
 
 
 def write_table(
-  request: Request, cells: Mapping[str, Cell], *, data: int, draw: bool
+  request: Request,
+  cells: Mapping[str, Cell],
+  *,
+  data: int,
+  draw: bool,
+  lacking: Sequence[str] = (),
 ) -> Sheet:
   """Writes the table with these cells and those other commands have added.
 
@@ -28,13 +33,14 @@ def write_table(
     cells: by key; what is pending here may have finished elsewhere.
     data: checksum of what they are run on.
     draw: whether to draw the curves, too.
+    lacking: in what these data are not the paper's.
   """
   path = path_of(request, ".json")
   path.parent.mkdir(parents=True, exist_ok=True)
   # What another command adds between reading and writing would be lost.
   with lock.waiting(path.with_suffix(".lock")):
     written = _read(path)
-    cells = _merge(request, written.get("cells", {}), cells, data)
+    cells = _merge(request, written.get("cells", {}), cells, data, lacking)
     commands = [*written.get("commands", ()), environment.command()]
     record = {
       "table": request.table,
@@ -93,6 +99,7 @@ def _merge(
   written: Mapping[str, Cell],
   cells: Mapping[str, Cell],
   data: int,
+  lacking: Sequence[str],
 ) -> dict[str, Cell]:
   """Cells that are still valid, and what this command knows better."""
   rows = {row.name: row for row in request.available}
@@ -110,7 +117,7 @@ def _merge(
     if cell["status"] != "pending" or key not in merged:
       merged[key] = cell
   return {
-    key: {**cell, "departures": _departures(request, cell)}
+    key: {**cell, "departures": [*_departures(request, cell), *lacking]}
     for key, cell in merged.items()
   }
 

@@ -61,6 +61,19 @@ def _between(low, high, share):
   return low + (high - low) * share
 
 
+def draw(
+  width: int, height: int, generator: np.random.Generator
+) -> tuple[Box, bool]:
+  """A random part of an image, and whether to mirror it.
+
+  >>> box, mirrored = draw(500, 375, np.random.default_rng(0))
+  >>> mirrored
+  False
+  """
+  mirrored = generator.random() < 0.5
+  return random_box(width, height, generator), mirrored
+
+
 def random_view(
   image: UInt8[np.ndarray, "h w c"], generator: np.random.Generator
 ) -> UInt8[np.ndarray, "h w c"]:
@@ -71,17 +84,42 @@ def random_view(
   (8, 8, 3)
   """
   height, width, _ = image.shape
-  mirrored = generator.random() < 0.5
-  box = random_box(width, height, generator)
-  pixels = resize(Image.fromarray(image), box, width, height)
-  return pixels[:, ::-1] if mirrored else pixels
+  box, mirrored = draw(width, height, generator)
+  return cut(Image.fromarray(image), box, width, height, mirrored)
 
 
-def resize(
-  image: Image.Image, box: Box, width: int, height: int
+def cut(
+  image: Image.Image, box: Box, width: int, height: int, mirrored: bool = False
 ) -> UInt8[np.ndarray, "h w c"]:
-  """The pixels of a part of an image, made to fit."""
+  """The pixels of a part of an image, made to fit.
+
+  >>> cut(Image.new("RGB", (20, 10)), Box(5, 0, 10, 10), 8, 8).shape
+  (8, 8, 3)
+  """
   left, top, w, h = box
   # Not `resize(box=...)`, whose filter reaches beyond the box.
   part = image.crop((left, top, left + w, top + h))
-  return np.asarray(part.resize((width, height), Image.Resampling.BILINEAR))
+  pixels = np.asarray(part.resize((width, height), Image.Resampling.BILINEAR))
+  return pixels[:, ::-1] if mirrored else pixels
+
+
+def middle(
+  image: Image.Image, size: int, shorter: int
+) -> UInt8[np.ndarray, "size size c"]:
+  """The central square of an image whose shorter side is resized.
+
+  >>> middle(Image.new("RGB", (50, 40)), size=28, shorter=32).shape
+  (28, 28, 3)
+
+  Args:
+    image: of any size.
+    size: side of the square.
+    shorter: length of the shorter side before the square is cut out.
+  """
+  width, height = image.size
+  least = min(width, height)
+  # The longer side is rounded down, the corner to the nearest even number.
+  width, height = shorter * width // least, shorter * height // least
+  image = image.resize((width, height), Image.Resampling.BILINEAR)
+  left, top = round((width - size) / 2), round((height - size) / 2)
+  return np.asarray(image.crop((left, top, left + size, top + size)))

@@ -1,12 +1,12 @@
-"""A data set in memory, what makes it valid, and the error when it is not."""
+"""A data set, what makes it valid, and the error when it is not."""
 
 import dataclasses
 import functools
-import zlib
 
-from jaxtyping import Int32, UInt8
+from jaxtyping import Int32
 import numpy as np
 
+from mnemonics_jax.data.images import Images, checksum
 from mnemonics_jax.errors import UserError
 
 
@@ -16,7 +16,7 @@ class DataError(UserError):
   >>> from mnemonics_jax import data
   >>> data.load("mnist")
   Traceback (most recent call last):
-  mnemonics_jax.data.dataset.DataError: There is no data set 'mnist'; choose digits, cifar100, folder.
+  mnemonics_jax.data.dataset.DataError: There is no data set 'mnist'; choose digits, cifar100, folder, imagenet, imagenet_subset.
   """
 
 
@@ -35,25 +35,27 @@ class Dataset:
 
   Attributes:
     name: what `mnemonics_jax.data.SOURCES` calls it.
-    train_images: pixels 0..255.
+    train_images: pixels 0..255, or where to read them.
     train_labels: index into `class_names` of each training image.
-    test_images: pixels 0..255.
+    test_images: pixels 0..255, or where to read them.
     test_labels: index into `class_names` of each test image.
     class_names: one name per class, printable.
     mean: per channel, of pixels scaled to [0, 1]; for normalisation.
     std: per channel, of pixels scaled to [0, 1]; for normalisation.
     notes: what a user should know, such as files that were skipped.
+    departures: in what it is not the data set that papers call by its name.
   """
 
   name: str
-  train_images: UInt8[np.ndarray, "n h w c"]
+  train_images: Images
   train_labels: Int32[np.ndarray, " n"]
-  test_images: UInt8[np.ndarray, "m h w c"]
+  test_images: Images
   test_labels: Int32[np.ndarray, " m"]
   class_names: tuple[str, ...]
   mean: tuple[float, ...]
   std: tuple[float, ...]
   notes: tuple[str, ...] = ()
+  departures: tuple[str, ...] = ()
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
@@ -68,7 +70,7 @@ class Dataset:
     for array in (
       self.train_images, self.train_labels, self.test_images, self.test_labels
     ):  # fmt: skip
-      crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+      crc = checksum(array, crc)
     return crc
 
 
@@ -131,7 +133,8 @@ def verify(
     ]
     require(not missing, f"no {split} image of {', '.join(missing[:5])}")
     # Pixels that were divided by 255 before the cast are all 0 or 1.
-    require(bool(images.max() > 1), f"all {split} pixels are black")
+    if isinstance(images, np.ndarray):
+      require(bool(images.max() > 1), f"all {split} pixels are black")
   require(
     dataset.train_images.shape[1:] == dataset.test_images.shape[1:],
     "train and test images differ in size",

@@ -31,11 +31,7 @@ def decode(
   )
   if channels not in _MODES:
     raise ValueError(f"a file has no image of {channels} channels")
-  if not path.is_file():  # A pipe would block, a device never end.
-    raise OSError("not a regular file")
-  with Image.open(path, formats=_FORMATS) as image:
-    if image.width * image.height > _MAX_PIXELS:
-      raise ValueError(f"{image.width}×{image.height} pixels are too many")
+  with _open(path) as image:
     # JPEG can decode at 1/2, 1/4, 1/8 size; twice the target keeps detail.
     image.draft(None, (2 * width, 2 * height))
     image.load()
@@ -43,6 +39,26 @@ def decode(
     fit = ImageOps.fit(rgb, (width, height), Image.Resampling.LANCZOS)
     pixels = np.asarray(fit.convert(_MODES[channels]))
   return pixels.reshape(height, width, channels)
+
+
+def check(path: Path) -> None:
+  """Looks at the beginning of a file, as `decode` would.
+
+  Raises:
+    Exception: of any kind, if this cannot be an image of sane size.
+  """
+  with _open(path):
+    pass
+
+
+def _open(path: Path) -> Image.Image:
+  if not path.is_file():  # A pipe would block, a device never end.
+    raise OSError("not a regular file")
+  image = Image.open(path, formats=_FORMATS)
+  if image.width * image.height > _MAX_PIXELS:
+    image.close()
+    raise ValueError(f"{image.width}×{image.height} pixels are too many")
+  return image
 
 
 def _upright(image: Image.Image) -> Image.Image:

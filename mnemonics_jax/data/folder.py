@@ -8,8 +8,13 @@ import numpy as np
 
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, verify
+from mnemonics_jax.data.images import Stored
 from mnemonics_jax.data.listing import LAYOUT, Listing, odd, printable, scan
-from mnemonics_jax.data.reading import read_images
+from mnemonics_jax.data.reading import (
+  ImageFiles,
+  find_unreadable,
+  read_images,
+)
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import Report, ignore
 
@@ -25,6 +30,7 @@ def load(
   strict: bool = False,
   seed: int = 0,
   least_classes: int = 2,
+  in_memory: bool | None = None,
   cache_dir: str | os.PathLike | None = None,
   report: Report = ignore,
   share: Share = Share(),
@@ -38,6 +44,8 @@ def load(
     strict: whether an unreadable image is an error, or skipped with a note.
     seed: decides which images are held out.
     least_classes: how many there must be; one is enough to go on with.
+    in_memory: whether all images are decoded now; otherwise each is decoded
+      whenever it is needed. By default they are if memory has room for them.
     cache_dir: where decoded arrays are kept.
     report: hears how far decoding has come.
     share: which images this process decodes.
@@ -45,7 +53,6 @@ def load(
   _check_options(data_dir, image_size, val_fraction)
   root = Path(os.path.expanduser(data_dir or ""))
   listing = scan(root, least_classes)
-  _check_memory(root, len(listing.files), image_size)
   if not share.all_equal(
     *(os.fsencode(f.relative_to(root)) for f in listing.files)
   ):
@@ -55,12 +62,26 @@ def load(
       "all must see the same",
     )
 
+  shape = image_size, image_size, 3
+  if in_memory is None:
+    in_memory = share.all_true(_fits(len(listing.files), image_size))
+
   def build() -> Dataset:
-    shape = image_size, image_size, 3
-    decoded = read_images(listing.files, shape, report=report, share=share)
-    dataset = _build(root, listing, *decoded, val_fraction, seed, strict)
+    if in_memory:
+      images, problems = read_images(
+        listing.files, shape, report=report, share=share
+      )
+    else:
+      store = ImageFiles(listing.files, shape)
+      images = Stored(store, np.arange(len(listing.files)))
+      problems = find_unreadable(listing.files, report=report, share=share)
+    dataset = _build(
+      root, listing, images, problems, val_fraction, seed, strict
+    )
     return verify(dataset, f"`data_dir={root}`", least_classes)
 
+  if not in_memory:
+    return build()
   options = (image_size, val_fraction, seed, strict)
   return cached(
     build,
@@ -131,22 +152,19 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
     mean=_MEAN,
     std=_STD,
     notes=(*odd(listing.classes), *notes),
+    departures=(
+      "images cut to squares beforehand (paper: random parts of whole ones)",
+    ),
   )
 
 
-def _check_memory(root: Path, count: int, size: int) -> None:
+def _fits(count: int, size: int) -> bool:
+  """Whether memory has room for so many images."""
   if not hasattr(os, "sysconf"):  # Windows.
-    return
+    return True
   available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
   needed = 2 * count * size * size * 3  # Once whole, once as train and test.
-  if needed > available:
-    raise DataError(
-      "image_size",
-      f"`image_size={size}`: the {count:,} images of {root} need"
-      f" {needed / 1e9:.0f} GB of memory, this machine has"
-      f" {available / 1e9:.0f} GB",
-      "choose smaller images or fewer classes",
-    )
+  return needed < available / 2
 
 
 def _hold_out(

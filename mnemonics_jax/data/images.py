@@ -1,10 +1,10 @@
 """Images in memory, or read when they are asked for: one way to use both.
 
 An array is the plain case: every function here is ordinary indexing then. The
-other is `Stored`: rows of a `Source`, which reads them from disk. Taking rows of
+other is `Stored`: rows of a `Store`, which reads them from disk. Taking rows of
 it reads nothing; `read`, `training_view` and `np.asarray` do.
 
-A source may have more to show than one array of pixels. Its evaluation view is
+A store may have more to show than one array of pixels. Its evaluation view is
 what tests, herding and exemplars see. Its training view may differ from epoch to
 epoch (`varies`): a random part of a large photograph, mirrored or not. It depends
 on the seed, the epoch and the row alone, so that neither the grouping of rows
@@ -54,7 +54,7 @@ class Draws(NamedTuple):
 
 
 @runtime_checkable
-class Source(Protocol):
+class Store(Protocol):
   """Where stored images are read from.
 
   Attributes:
@@ -79,7 +79,7 @@ class Source(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stored:
-  """Some rows of a source; looks like an array of images, holds none.
+  """Some rows of a store; looks like an array of images, holds none.
 
   >>> images = np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1)
   >>> stored = concatenate([Stored(Resident(images), np.arange(4)), images[:1]])
@@ -89,17 +89,17 @@ class Stored:
   [3, 0]
 
   Attributes:
-    source: where they are read.
+    store: where they are read.
     rows: which of its images these are.
   """
 
-  source: Source
+  store: Store
   rows: Rows
 
   @property
   def shape(self) -> tuple[int, int, int, int]:
     """As an array's."""
-    return len(self.rows), *self.source.image_shape
+    return len(self.rows), *self.store.image_shape
 
   @property
   def dtype(self) -> np.dtype:
@@ -116,16 +116,16 @@ class Stored:
 
   def __getitem__(self, rows) -> "Stored":
     """A slice, a mask or numbers of rows; nothing is read."""
-    return Stored(self.source, self.rows[rows])
+    return Stored(self.store, self.rows[rows])
 
   def __array__(self, dtype=None, copy=None) -> np.ndarray:
     if copy is False:
       raise ValueError("stored images have to be read")
-    return self.source.read(self.rows).astype(dtype or np.uint8, copy=False)
+    return self.store.read(self.rows).astype(dtype or np.uint8, copy=False)
 
 
 Images: TypeAlias = np.ndarray | Stored
-"""What a phase and a data set may have: pixels, or rows of a source."""
+"""What a phase and a data set may have: pixels, or rows of a store."""
 
 
 def read(images: Images, rows) -> Pixels:
@@ -153,7 +153,7 @@ def training_view(images: Images, rows, seed: int, epoch: int) -> Pixels:
   if isinstance(images, np.ndarray):
     return images[rows]
   rows = np.asarray(rows)
-  return images.source.read(images.rows[rows], Draws(seed, epoch, rows))
+  return images.store.read(images.rows[rows], Draws(seed, epoch, rows))
 
 
 def varies(images: Images) -> bool:
@@ -162,7 +162,7 @@ def varies(images: Images) -> bool:
   >>> varies(np.ones((4, 2, 2, 3), np.uint8))
   False
   """
-  return not isinstance(images, np.ndarray) and images.source.varies
+  return not isinstance(images, np.ndarray) and images.store.varies
 
 
 def checksum(images: Images, start: int = 0) -> int:
@@ -173,7 +173,7 @@ def checksum(images: Images, start: int = 0) -> int:
   """
   if isinstance(images, np.ndarray):
     return zlib.crc32(np.ascontiguousarray(images).data, start)
-  rows = np.append(images.rows, images.source.checksum()).astype(np.int64)
+  rows = np.append(images.rows, images.store.checksum()).astype(np.int64)
   return zlib.crc32(rows.data, start)
 
 
@@ -205,7 +205,7 @@ def concatenate(parts: Sequence[Images]) -> Images:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Resident:
-  """A source of pixels that are in memory, such as exemplars.
+  """A store of pixels that are in memory, such as exemplars.
 
   >>> Resident(np.ones((4, 8, 8, 3), np.uint8)).read(np.array([2])).shape
   (1, 8, 8, 3)
@@ -251,7 +251,7 @@ class _Concatenation:
 
   @property
   def image_shape(self):
-    return self.parts[0].source.image_shape
+    return self.parts[0].store.image_shape
 
   @property
   def varies(self):
@@ -270,6 +270,6 @@ class _Concatenation:
       mine = np.flatnonzero((rows >= first) & (rows < first + len(part)))
       if len(mine):
         drawn = draws and draws._replace(rows=draws.rows[mine])
-        pixels[mine] = part.source.read(part.rows[rows[mine] - first], drawn)
+        pixels[mine] = part.store.read(part.rows[rows[mine] - first], drawn)
       first += len(part)
     return pixels

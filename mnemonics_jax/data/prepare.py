@@ -1,232 +1,150 @@
-"""Turns the official CIFAR-100 files into a TFDS directory, without TensorFlow.
+"""Brings data into the form in which they are learned, without TensorFlow.
 
   python -m mnemonics_jax.data.prepare --source=cifar-100-python.tar.gz \\
     --data_dir=~/tensorflow_datasets
+  python -m mnemonics_jax.data.prepare --dataset=imagenet --source=DIR \\
+    --data_dir=~/imagenet
 
-The result is what `tfds.data_source("cifar100")` reads: array_record files of
-PNG images with the ids that TensorFlow Datasets gives them. Takes half a minute.
+CIFAR-100 takes half a minute. ImageNet is copied file by file, 145 GB in an hour
+or less, ImageNet-Subset a tenth of that; the same command goes on after an
+interruption, and checks and repairs what is complete.
 """
 
-from collections.abc import Callable, Mapping
-import io
-import os
-from pathlib import Path
 import re
-import shutil
 import sys
-import tempfile
+import time
 
 from absl import app, flags
-import numpy as np
 
-from mnemonics_jax.data import cifar100, cifar_pickle, tfds_records
+from mnemonics_jax.data import cifar_pickle, prepare_cifar100, prepare_imagenet
+from mnemonics_jax.data.cifar100 import directory
 from mnemonics_jax.data.dataset import DataError
-from mnemonics_jax.progress import DataReport, Event, Report, ignore
+from mnemonics_jax.data.imagenet_classes import SPLITS, WORLDS
+from mnemonics_jax.data.imagenet_files import read_index
+from mnemonics_jax.progress import DataReport, Event, Report
 
-VERSION = "3.0.2"  # Of the TFDS data set that this is a copy of.
-
-
-def prepare(
-  source: str | os.PathLike,
-  data_dir: str | os.PathLike | None = None,
-  *,
-  md5: Mapping[str, str] = cifar_pickle.MD5,
-  report: Report = ignore,
-) -> Path:
-  """Writes `data_dir/cifar100/3.0.2` from the official directory or archive.
-
-  The directory appears complete or not at all, and only after everything in it
-  has been read back and found equal to the source.
-
-  Args:
-    source: `cifar-100-python`, its `.tar.gz`, or a directory that has one.
-    data_dir: where to write; the default of `cifar100.directory`.
-    md5: sums that the files in `source` must have.
-    report: hears how many images have been written and read back.
-
-  Returns:
-    The new directory.
-  """
-  origin = cifar_pickle.find(Path(os.path.expanduser(source)))
-  if origin is None:
-    raise DataError(
-      "source",
-      f"`source={source}` is neither {cifar_pickle.FOLDER}/ nor"
-      f" {cifar_pickle.FOLDER}.tar.gz",
-      f"get {cifar_pickle.URL} and name it",
-    )
-  root = cifar100.directory(data_dir)
-  target = root / "cifar100" / VERSION
-  if target.exists():
-    raise DataError(
-      "data_dir",
-      f"`data_dir={root}`: {target} exists and is left as it is",
-      "remove it or choose another directory",
-    )
-  data = cifar_pickle.read(origin, md5=md5, field="source")
-  temporary = None
-  try:
-    root.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(".incomplete", "cifar100.", root))
-    # mkdtemp keeps others out; data directories are often shared.
-    temporary.chmod(0o755)
-    total = 2 * (len(data.train.images) + len(data.test.images))
-    tell = lambda done: report(DataReport(done, total))
-    _write(data, temporary, tell)
-    _compare(data, temporary, lambda done: tell(total // 2 + done))
-    target.parent.mkdir(exist_ok=True)
-    temporary.rename(target)
-  except (OSError, RuntimeError) as error:  # array_record raises the latter.
-    raise DataError(
-      "data_dir",
-      f"`data_dir={root}`: cannot write there ({str(error).splitlines()[0]})",
-      "free space or choose another directory",
-    ) from error
-  finally:
-    if temporary:
-      shutil.rmtree(temporary, ignore_errors=True)
-  return target
+DATASETS = ("cifar100", *WORLDS)
+_MISTAKE, _INTERRUPTED = 2, 130
+_SECONDS_BETWEEN_LINES = 60
 
 
-def _write(
-  data: cifar_pickle.Cifar100, directory: Path, tell: Callable[[int], None]
-) -> None:
-  import tensorflow_datasets as tfds
-
-  features = tfds.features.FeaturesDict(
-    {
-      "id": tfds.features.Text(),
-      "image": tfds.features.Image(shape=(32, 32, 3)),
-      "label": tfds.features.ClassLabel(names=data.class_names),
-      "coarse_label": tfds.features.ClassLabel(names=data.coarse_names),
-    }
-  )
-  done = 0
-  splits = []
-  for name in ("train", "test"):
-    split = getattr(data, name)
-    path = directory / f"cifar100-{name}.array_record-00000-of-00001"
-    size = _write_records(path, name, split, lambda n, d=done: tell(d + n))
-    done += len(split.images)
-    splits.append(
-      tfds.core.SplitInfo(
-        name=name, shard_lengths=[len(split.images)], num_bytes=size
-      )
-    )
-  tfds.folder_dataset.write_metadata(
-    data_dir=directory,
-    features=features,
-    split_infos=splits,
-    version=VERSION,
-    check_data=False,  # That would need TensorFlow.
-    description="CIFAR-100: 32×32 images of 100 classes, 600 of each.",
-    homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-    supervised_keys=("image", "label"),
-  )
-
-
-def _write_records(
-  path: Path,
-  name: str,
-  split: cifar_pickle.Split,
-  tell: Callable[[int], None],
+def run(
+  source: str | None,
+  data_dir: str | None,
+  dataset: str = "cifar100",
+  reduced: bool = False,
 ) -> int:
-  """Writes one split; returns the bytes of its records."""
-  from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
-  from PIL import Image
-  from tensorflow_datasets.proto import tf_example_pb2
-
-  size = 0
-  writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1")
-  try:
-    for i, image in enumerate(split.images):
-      png = io.BytesIO()
-      Image.fromarray(image).save(png, "PNG")
-      example = tf_example_pb2.Example()  # pyright: ignore[reportAttributeAccessIssue]
-      feature = example.features.feature
-      feature["id"].bytes_list.value.append(f"{name}_{i:05d}".encode())
-      feature["image"].bytes_list.value.append(png.getvalue())
-      feature["label"].int64_list.value.append(int(split.labels[i]))
-      coarse = int(split.coarse_labels[i])
-      feature["coarse_label"].int64_list.value.append(coarse)
-      record = example.SerializeToString(deterministic=True)
-      writer.write(record)
-      size += len(record)
-      tell(i + 1)
-  finally:
-    writer.close()
-  return size
-
-
-def _compare(
-  data: cifar_pickle.Cifar100, directory: Path, tell: Callable[[int], None]
-) -> None:
-  def hear(event: Event) -> None:
-    if isinstance(event, DataReport):
-      tell(event.done)
-
-  arrays, names = tfds_records.read(directory, hear)
-  for split in ("train", "test"):
-    expected = getattr(data, split)
-    same_images = np.array_equal(arrays[f"{split}_images"], expected.images)
-    same_labels = np.array_equal(arrays[f"{split}_labels"], expected.labels)
-    if not (same_images and same_labels and names == data.class_names):
-      raise DataError(
-        "data_dir",
-        f"What was written for {split} differs from what was read, and nothing"
-        " was kept",
-        "check the disk behind `data_dir`",
-      )
-
-
-def run(source: str | None, data_dir: str | None) -> int:
   """Prepares, and says what happened; returns the exit code."""
-  show = _show_progress if sys.stderr.isatty() else ignore
+  prepare = _cifar100 if dataset == "cifar100" else _imagenet
   try:
-    if not source:
+    if reduced and dataset == "cifar100":
       raise DataError(
-        "source",
-        "`source` is missing",
-        f"get {cifar_pickle.URL} and name it or its unpacked directory",
+        "reduced", "`reduced` has no effect on CIFAR-100", "leave it out"
       )
-    target = prepare(source, data_dir, report=show)
+    print(prepare(dataset, source, data_dir, reduced))
   except DataError as error:
     return _refuse(error)
-  print(
-    f"CIFAR-100 (50,000 + 10,000 images, read back and equal) is in {target}"
-  )
-  print(f"Use it with --data_dir={target.parent.parent}")
+  except KeyboardInterrupt:
+    print("\nInterrupted; the same command goes on from here.", file=sys.stderr)
+    return _INTERRUPTED
   return 0
 
 
+def _cifar100(dataset, source, data_dir, reduced) -> str:
+  del dataset, reduced
+  if not source:
+    raise DataError(
+      "source",
+      "`source` is missing",
+      f"get {cifar_pickle.URL} and name it or its unpacked directory",
+    )
+  target = prepare_cifar100.prepare(source, data_dir, report=_progress())
+  return (
+    f"CIFAR-100 (50,000 + 10,000 images, read back and equal) is in {target}\n"
+    f"Use it with --data_dir={target.parent.parent}"
+  )
+
+
+def _imagenet(dataset, source, data_dir, reduced) -> str:
+  if not source:
+    raise DataError(
+      "source",
+      "`source` is missing",
+      "name a directory that has ILSVRC2012_img_train.tar and"
+      " ILSVRC2012_img_val.tar of image-net.org, or what became of them",
+    )
+  root = directory(data_dir)
+  target = prepare_imagenet.prepare(
+    WORLDS[dataset](), source, root, reduced=reduced, report=_progress()
+  )
+  index = read_index(target)
+  train, validation = (f"{len(index.rows[split]):,}" for split in SPLITS)
+  part = "A part of " if index.reduced else ""
+  kind = "subset" if dataset == "imagenet_subset" else "full"
+  return (
+    f"{part}{dataset} ({len(index.wnids):,} classes, {train} + {validation}"
+    f" images, checked) is in {target}\n"
+    f"Use it with python -m experiments.imagenet --{kind} --data_dir={root}"
+  )
+
+
 def _refuse(error: Exception) -> int:
-  # Both settings are flags of this command.
-  message = re.sub(r"`(source|data_dir)(=[^`]*)?`", r"--\1\2", str(error))
+  # These settings are flags of this command.
+  names = "source|data_dir|dataset|reduced"
+  message = re.sub(rf"`({names})(=[^`]*)?`", r"--\1\2", str(error))
   print(f"error: {message}", file=sys.stderr)
-  return 2
+  return _MISTAKE
 
 
-def _show_progress(event: Event) -> None:
-  if not isinstance(event, DataReport):
-    return
-  done, total = event
-  if done % 1000 == 0 or done == total:
-    end = "\n" if done == total else ""
-    print(f"\r{done / total:4.0%}", end=end, file=sys.stderr, flush=True)
+def _progress() -> Report:
+  """Shows how far it is: in place on a terminal, else a line now and then."""
+  terminal = sys.stderr.isatty()
+  began = shown = time.monotonic()
+
+  def show(event: Event) -> None:
+    nonlocal shown
+    if not isinstance(event, DataReport):
+      return
+    done, total = event
+    now = time.monotonic()
+    wait = 0.5 if terminal else _SECONDS_BETWEEN_LINES
+    if now - shown < wait and not (terminal and done == total):
+      return
+    shown = now
+    left = (now - began) * (total - done) / max(done, 1) / 60
+    rest = f", about {left:.0f} min left" if left >= 1 else ""
+    line = f"{done / total:4.0%}{rest}"
+    if terminal:
+      end = "\n" if done == total else ""
+      print(f"\r{line:<40}", end=end, file=sys.stderr, flush=True)
+    else:
+      print(line, file=sys.stderr, flush=True)
+
+  return show
 
 
 if __name__ == "__main__":
-  # Defined only here: the experiments have a flag --data_dir of their own.
+  # Defined only here: the experiments have flags of these names of their own.
+  flags.DEFINE_enum("dataset", "cifar100", DATASETS, "What to prepare.")
   flags.DEFINE_string(
     "source",
     None,
-    "The official cifar-100-python directory or cifar-100-python.tar.gz.",
+    "cifar100: the official cifar-100-python directory or its .tar.gz. imagenet,"
+    " imagenet_subset: a directory with the official ILSVRC2012_img_train.tar and"
+    " ILSVRC2012_img_val.tar, with train/ and val/, with Kaggle's ILSVRC/, or"
+    " with imagenet2012/ of TensorFlow Datasets.",
   )
   flags.DEFINE_string(
     "data_dir",
     None,
-    "Where to write cifar100/3.0.2; $MNEMONICS_DATA_DIR or "
-    "~/tensorflow_datasets by default.",
+    "Where to write cifar100/3.0.2, imagenet or imagenet_subset;"
+    " $MNEMONICS_DATA_DIR or ~/tensorflow_datasets by default.",
+  )
+  flags.DEFINE_bool(
+    "reduced",
+    False,
+    "imagenet, imagenet_subset: take the classes and images that are there, even"
+    " if some are missing.",
   )
 
   def parse(argv):
@@ -235,7 +153,12 @@ if __name__ == "__main__":
     except flags.Error as error:
       sys.exit(_refuse(error))
 
-  app.run(
-    lambda argv: run(flags.FLAGS.source, flags.FLAGS.data_dir),
-    flags_parser=parse,
-  )
+  def main(argv):
+    if len(argv) > 1:
+      return _refuse(
+        DataError(argv[1], f"{argv[1]!r} is not a flag", "see --help")
+      )
+    values = flags.FLAGS
+    return run(values.source, values.data_dir, values.dataset, values.reduced)
+
+  app.run(main, flags_parser=parse)

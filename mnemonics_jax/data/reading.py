@@ -1,16 +1,19 @@
-"""Many image files to one array of pixels; what cannot be read is named."""
+"""Many image files to arrays of pixels; what cannot be read is named."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+import dataclasses
 import errno
 import os
 from pathlib import Path
 import warnings
+import zlib
 
 from jaxtyping import UInt8
 import numpy as np
 
 from mnemonics_jax.data.dataset import DataError
+from mnemonics_jax.data.images import Draws, Pixels, Rows
 from mnemonics_jax.data.listing import printable
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import DataReport, Report, ignore
@@ -57,12 +60,50 @@ def read_images(
   from mnemonics_jax.data.decode import decode
 
   images = np.zeros((len(files), *image_shape), np.uint8)
+
+  def decode_into(index: int) -> None:
+    images[index] = decode(files[index], image_shape)
+
+  problems = _problems(files, decode_into, report, share)
+  share.all_gather_rows(images)
+  return images, problems
+
+
+def find_unreadable(
+  files: Sequence[Path],
+  *,
+  report: Report = ignore,
+  share: Share = Share(),
+) -> list[str]:
+  """For each file what its first bytes tell is wrong with it ('' if nothing).
+
+  >>> _ = Path("text.png").write_text("no image")
+  >>> find_unreadable([Path("text.png")])
+  ['not a PNG, JPEG, BMP or WebP image']
+
+  Args:
+    files: PNG, JPEG, BMP or WebP.
+    report: hears how many files have been opened.
+    share: which files this process opens.
+  """
+  from mnemonics_jax.data.decode import check
+
+  return _problems(files, lambda i: check(files[i]), report, share)
+
+
+def _problems(
+  files: Sequence[Path],
+  use: Callable[[int], None],
+  report: Report,
+  share: Share,
+) -> list[str]:
+  """Calls `use` with the number of each file; what is wrong with each."""
   problems = np.zeros(len(files), _REASON)
   assigned = share.rows(len(files))
 
-  def decode_into(index: int) -> None:
+  def note_problem(index: int) -> None:
     try:
-      images[index] = decode(files[index], image_shape)
+      use(index)
     except Exception as error:  # Damaged files raise exceptions of any kind.
       if getattr(error, "errno", None) in _TRANSIENT:
         raise DataError(
@@ -78,13 +119,59 @@ def read_images(
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
     try:
-      for done, _ in enumerate(pool.map(decode_into, assigned), start=1):
+      for done, _ in enumerate(pool.map(note_problem, assigned), start=1):
         report(DataReport(done, len(assigned)))
     finally:
       pool.shutdown(cancel_futures=True)
-  share.all_gather_rows(images)
-  share.all_gather_rows(problems.view(np.uint8).reshape(len(files), problems.itemsize))
-  return images, [problem.decode(errors="ignore") for problem in problems]
+  share.all_gather_rows(
+    problems.view(np.uint8).reshape(len(files), problems.itemsize)
+  )
+  return [problem.decode(errors="ignore") for problem in problems]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImageFiles:
+  """A store of images that are decoded whenever they are read.
+
+  >>> from PIL import Image
+  >>> Image.new("RGB", (20, 10), "red").save("red.png")
+  >>> ImageFiles([Path("red.png")], (8, 8, 3)).read(np.array([0, 0])).shape
+  (2, 8, 8, 3)
+
+  Attributes:
+    files: PNG, JPEG, BMP or WebP.
+    image_shape: height, width and channels of all.
+    varies: training sees what tests see.
+  """
+
+  files: Sequence[Path]
+  image_shape: tuple[int, int, int]
+  varies: bool = False
+
+  def checksum(self) -> int:
+    """Changes with names, sizes and times of the files, and with the shape."""
+    crc = zlib.crc32(repr(self.image_shape).encode())
+    for file in self.files:
+      stat = file.stat()
+      state = (
+        f"{file.parent.name}/{file.name} {stat.st_size} {stat.st_mtime_ns}"
+      )
+      crc = zlib.crc32(os.fsencode(state), crc)
+    return crc
+
+  def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
+    """Images in the order of `rows`."""
+    del draws
+    files = [self.files[row] for row in rows]
+    images, problems = read_images(files, self.image_shape)
+    for file, problem in zip(files, problems, strict=True):
+      if problem:
+        raise DataError(
+          "data_dir",
+          f"`data_dir`: {printable(str(file))} cannot be read ({problem})",
+          "repair or remove it",
+        )
+    return images
 
 
 def _reason(error: Exception) -> str:

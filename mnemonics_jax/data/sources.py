@@ -47,6 +47,23 @@ class Source(NamedTuple):
   options: Mapping[str, Option] = types.MappingProxyType({})
 
 
+_IMAGENET = {
+  "data_dir": Option(
+    str,
+    "where python -m mnemonics_jax.data.prepare has written; the default is"
+    " $MNEMONICS_DATA_DIR, then ~/tensorflow_datasets",
+  ),
+  "image_size": Option(int, "side of the squares that are cut out, in pixels"),
+  "decoder": Option(
+    str, "pillow, or simplejpeg, which gives the same pixels a little sooner"
+  ),
+  "workers": Option(
+    int,
+    "processes that read images; the default is one per core, with 0 it is done"
+    " by the one that learns",
+  ),
+}
+
 SOURCES = {
   "digits": Source(
     "mnemonics_jax.data.digits",
@@ -83,6 +100,20 @@ SOURCES = {
         bool, "stop at an unreadable image instead of skipping it"
       ),
     },
+  ),
+  "imagenet": Source(
+    "mnemonics_jax.data.imagenet",
+    "ImageNet",
+    "ILSVRC 2012, 1.3 million photographs, read while they are learned",
+    classes=1000,
+    options=_IMAGENET,
+  ),
+  "imagenet_subset": Source(
+    "mnemonics_jax.data.imagenet_subset",
+    "ImageNet-Subset",
+    "100 classes of it",
+    classes=100,
+    options=_IMAGENET,
   ),
 }
 """The data sets by name."""

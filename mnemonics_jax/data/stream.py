@@ -100,6 +100,7 @@ class ClassStream:
     mean: per channel, of pixels scaled to [0, 1]; for normalisation.
     std: per channel, of pixels scaled to [0, 1]; for normalisation.
     notes: what a user should know about the data.
+    departures: in what they are not those of the papers.
     joint: whether every phase sees the training data of earlier ones too.
   """
 
@@ -123,7 +124,7 @@ class ClassStream:
     self.classes_per_phase = tuple(classes_per_phase)
     self.image_shape = dataset.image_shape
     self.mean, self.std = dataset.mean, dataset.std
-    self.notes = dataset.notes
+    self.notes, self.departures = dataset.notes, dataset.departures
     self.joint = joint
 
   def __len__(self) -> int:

@@ -1,15 +1,16 @@
-"""CIFAR-100 as TensorFlow Datasets stores it, read without TensorFlow.
+"""What TensorFlow Datasets stores, CIFAR-100 above all, read without TensorFlow.
 
 The records are read as bytes and parsed here rather than through a TFDS
 builder: `features.json` names Python classes to import, and a data directory
 should not decide what is imported.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import io
 from pathlib import Path
 import re
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +20,15 @@ from mnemonics_jax.progress import DataReport, Report, ignore
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _READABLE = ("array_record", "tfrecord")
+_AT_ONCE = 256
 
 
-def find(data_dir: Path) -> Path | None:
-  """The newest version directory in, or equal to, `data_dir`."""
+def find(data_dir: Path, name: str = "cifar100") -> Path | None:
+  """The newest version directory of a data set in, or equal to, `data_dir`."""
   candidates = [
     path.parent
-    for pattern in ("", "*.*.*/", "cifar100/*.*.*/")
-    for path in data_dir.glob(f"{pattern}cifar100-train.*")
+    for pattern in ("", "*.*.*/", f"{name}/*.*.*/")
+    for path in data_dir.glob(f"{pattern}{name}-train.*")
     # TFDS writes into `3.0.2.incompleteXXXX` and renames it when done.
     if not pattern or _VERSION.fullmatch(path.parent.name)
   ]
@@ -41,23 +43,24 @@ def _version(directory: Path) -> tuple[int, ...]:
 def files(directory: Path) -> list[Path]:
   """The files of a version directory that `read` reads."""
   splits = [
-    path for split in ("train", "test") for path in _shards(directory, split)
+    path for split in ("train", "test") for path in shards(directory, split)
   ]
   return [*splits, directory / "label.labels.txt"]
 
 
-def _shards(directory: Path, split: str) -> list[Path]:
+def shards(directory: Path, split: str, name: str = "cifar100") -> list[Path]:
+  """The files of a split of a data set, all of them, in order."""
   for file_format in _READABLE:
-    if shards := sorted(directory.glob(f"cifar100-{split}.{file_format}-*")):
-      count = shards[0].name.rpartition("-of-")[2]
-      if count.isdecimal() and len(shards) != int(count):
+    if found := sorted(directory.glob(f"{name}-{split}.{file_format}-*")):
+      count = found[0].name.rpartition("-of-")[2]
+      if count.isdecimal() and len(found) != int(count):
         raise DataError(
           "data_dir",
-          f"`data_dir`: {directory} has {len(shards)} of {int(count)} files of"
+          f"`data_dir`: {directory} has {len(found)} of {int(count)} files of"
           f" its {split} split",
           "copy the missing ones, too",
         )
-      return shards
+      return found
   raise DataError(
     "data_dir",
     f"`data_dir`: {directory} has no {split} split in a format that can be read"
@@ -94,13 +97,13 @@ def _read_share(directory, report, share):
   """
   try:
     names = (directory / "label.labels.txt").read_text().split()
-    records = {
-      split: [r for path in _shards(directory, split) for r in _records(path)]
+    stored = {
+      split: [r for path in shards(directory, split) for r in records(path)]
       for split in ("train", "test")
     }
-    total = sum(map(len, records.values()))
+    total = sum(map(len, stored.values()))
     splits, done = {}, 0
-    for split, serialized in records.items():
+    for split, serialized in stored.items():
       splits[split] = _decode(serialized, done, total, report, share)
       done += len(serialized)
   except DataError:
@@ -116,16 +119,28 @@ def _read_share(directory, report, share):
   return splits, tuple(names)
 
 
-def _records(path: Path) -> Sequence[bytes]:
+def records(path: Path) -> Iterator[bytes]:
+  """The records of a file, in its order, some at a time in memory."""
   if ".tfrecord" in path.name:
-    return list(_tfrecords(path))
+    yield from _tfrecords(path)
+    return
   from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
   reader = array_record_module.ArrayRecordReader(str(path))
   try:
-    return reader.read_all()
+    total = reader.num_records()
+    for start in range(0, total, _AT_ONCE):
+      yield from reader.read(start, min(start + _AT_ONCE, total))
   finally:
     reader.close()
+
+
+def features(record: bytes) -> Mapping[str, Any]:
+  """The fields of a record by name, each with its list of values."""
+  from tensorflow_datasets.proto import tf_example_pb2
+
+  example = tf_example_pb2.Example.FromString(record)  # pyright: ignore[reportAttributeAccessIssue]
+  return example.features.feature
 
 
 def _tfrecords(path: Path) -> Iterator[bytes]:
@@ -147,14 +162,12 @@ def _decode(
   share: Share,
 ) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
   from PIL import Image
-  from tensorflow_datasets.proto import tf_example_pb2
 
-  parse = tf_example_pb2.Example.FromString  # pyright: ignore[reportAttributeAccessIssue]
   images = np.zeros((len(serialized), 32, 32, 3), np.uint8)
   labels = np.empty(len(serialized), np.int32)
   assigned, ids = share.rows(len(serialized)), []
   for i, record in enumerate(serialized):
-    feature = parse(record).features.feature
+    feature = features(record)
     if i in assigned:
       encoded = feature["image"].bytes_list.value[0]
       # Threads do not pay: most of the 0.12 ms per image holds the lock.

@@ -3,7 +3,7 @@
 import pytest
 from support import data_files
 
-from mnemonics_jax.data import prepare
+from mnemonics_jax.data import prepare_cifar100
 
 
 @pytest.fixture(scope="module")
@@ -28,5 +28,5 @@ def official(tmp_path_factory, expected):
 def prepared(tmp_path_factory, official):
   root, md5 = official
   data_dir = tmp_path_factory.mktemp("tfds")
-  prepare.prepare(root, data_dir, md5=md5)
+  prepare_cifar100.prepare(root, data_dir, md5=md5)
   return data_dir

@@ -202,14 +202,45 @@ def test_missing_directory():
     data.load("folder")
 
 
-def test_too_large_for_memory(root, monkeypatch):
-  pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}
+def test_what_is_too_large_for_memory_is_read_later(root, monkeypatch):
+  pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2}
   monkeypatch.setattr(os, "sysconf", pages.__getitem__)
-  # 12 images of 8×8×3 bytes twice are 4,608 bytes, one page has 4,096.
-  with pytest.raises(data.DataError, match="`image_size=8`"):
-    load(root)
-  pages["SC_PHYS_PAGES"] = 2
-  load(root)
+  # 12 images of 8×8×3 bytes twice are 4,608 bytes, half of two pages 4,096.
+  later = load(root)
+  assert isinstance(later.train_images, data.images.Stored)
+  assert not (root.parent / "cache").exists()
+  pages["SC_PHYS_PAGES"] = 3
+  assert isinstance(load(root).train_images, np.ndarray)
+
+
+def test_images_that_are_read_later_are_the_same(root, tmp_path):
+  (root / "train/cat/text.png").write_text("no image")
+  now, later = load(root), load(root, in_memory=False)
+  for split in ("train", "test"):
+    images = getattr(later, f"{split}_images")
+    np.testing.assert_array_equal(
+      np.asarray(images), getattr(now, f"{split}_images")
+    )
+    rows = np.array([1, 0, 1])
+    view = data.images.training_view(images, rows, seed=0, epoch=1)
+    np.testing.assert_array_equal(view, np.asarray(images)[rows])
+  for field in ("train_labels", "test_labels", "class_names", "notes"):
+    np.testing.assert_array_equal(getattr(later, field), getattr(now, field))
+  assert "text.png: not a PNG" in later.notes[0]
+  # Another file is another data set.
+  before = later.checksum
+  assert load(root, in_memory=False).checksum == before
+  save_image(root / "train/cat/0.png", BLUE)
+  assert load(root, in_memory=False).checksum != before
+
+
+def test_a_file_that_turns_out_damaged_is_named(root):
+  image = root / "train/cat/0.jpg"
+  Image.effect_noise((64, 64), 90).save(image)
+  image.write_bytes(image.read_bytes()[:-1000])
+  later = load(root, in_memory=False)
+  with pytest.raises(data.DataError, match=r"cat/0.jpg cannot be read \(image"):
+    np.asarray(later.train_images)
 
 
 def test_progress(root):

@@ -5,7 +5,7 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import prepare
+from mnemonics_jax.data import prepare, prepare_cifar100
 
 
 def test_prepared_directory_is_read_by_tfds(prepared, expected):
@@ -29,15 +29,15 @@ def test_prepare_never_overwrites_and_leaves_nothing_half(
   target.mkdir(parents=True)
   (target / "precious").write_text("kept")
   with pytest.raises(data.DataError, match="exists and is left"):
-    prepare.prepare(root, tmp_path, md5=md5)
+    prepare_cifar100.prepare(root, tmp_path, md5=md5)
   assert [p.name for p in target.iterdir()] == ["precious"]
 
   def interrupted(*_):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(prepare, "_compare", interrupted)
+  monkeypatch.setattr(prepare_cifar100, "_compare", interrupted)
   with pytest.raises(KeyboardInterrupt):
-    prepare.prepare(root, tmp_path / "new", md5=md5)
+    prepare_cifar100.prepare(root, tmp_path / "new", md5=md5)
   assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -45,14 +45,14 @@ def test_prepare_detects_what_was_written_wrongly(
   tmp_path, official, monkeypatch
 ):
   root, md5 = official
-  write = prepare._write_records
+  write = prepare_cifar100._write_records
 
   def wrong(path, name, split, report):
     return write(path, name, split._replace(images=255 - split.images), report)
 
-  monkeypatch.setattr(prepare, "_write_records", wrong)
+  monkeypatch.setattr(prepare_cifar100, "_write_records", wrong)
   with pytest.raises(data.DataError, match="differs"):
-    prepare.prepare(root, tmp_path, md5=md5)
+    prepare_cifar100.prepare(root, tmp_path, md5=md5)
   assert list(tmp_path.iterdir()) == []
 
 
@@ -67,7 +67,7 @@ def test_prepare_refuses_missing_source_and_unwritable_target(
   occupied = tmp_path / "file"
   occupied.touch()
   with pytest.raises(data.DataError, match=r"`data_dir=.*cannot write"):
-    prepare.prepare(root, occupied / "below", md5=md5)
+    prepare_cifar100.prepare(root, occupied / "below", md5=md5)
 
 
 def test_prepare_on_the_command_line(tmp_path, official):
@@ -84,6 +84,6 @@ def test_prepare_on_the_command_line(tmp_path, official):
 def test_progress_is_half_writing_and_half_reading_back(tmp_path, official):
   root, md5 = official
   heard = []
-  prepare.prepare(root, tmp_path, md5=md5, report=heard.append)
+  prepare_cifar100.prepare(root, tmp_path, md5=md5, report=heard.append)
   assert [event.done for event in heard] == [*range(1, 301), 600]
   assert {event.total for event in heard} == {600}

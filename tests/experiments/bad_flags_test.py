@@ -12,9 +12,18 @@ import sys
 
 from absl import flags
 import pytest
-from support import command, data_files, report_fixture, saved_learner, tiny
+from support import (
+  command,
+  data_files,
+  imagenet,
+  report_fixture,
+  saved_learner,
+  tiny,
+)
 
 from experiments.__main__ import EXPERIMENTS, WITH_ARGUMENTS
+from mnemonics_jax.data import imagenet_classes
+from mnemonics_jax.data.prepare_imagenet import prepare
 
 for _name in EXPERIMENTS:
   importlib.import_module(f"experiments.{_name}")
@@ -86,6 +95,14 @@ SPECIFIC = {
     "data_dir": ["nowhere", "a_file", "full", "cut.tar.gz", ""],
     "download": ["maybe", "2", "true --data_dir=a_file"],
   },
+  "imagenet": {
+    "subset": ["maybe", "", "true --full"],
+    "full": ["maybe", "", "true --subset"],
+    "data_dir": ["nowhere", "a_file", "full", "cut.tar.gz", "interrupted"],
+    "image_size": ["0", "-5", "1000000", "large"],
+    "decoder": ["cv2", "", "pillow,simplejpeg"],
+    "workers": ["-1", "many", "99999", "1.5"],
+  },
   "folder": {
     "data": ["", "nowhere", "a_file", "full", LONG],
     "image_size": ["0", "-5", "1000000", "large"],
@@ -116,6 +133,7 @@ SPECIFIC = {
 # What goes with a mistake so that there is no other.
 VALID = {
   "cifar": ["--memory=per_class:2"],
+  "imagenet": ["--subset", "--data_dir=prepared", "--phases=1", "--workers=0"],
   "folder": ["--data=images", "--phases=1", "--memory=per_class:2"],
   "report": ["run"],
   "predict": ["learner", "images"],
@@ -126,8 +144,8 @@ VALID = {
 
 def mistakes(experiment):
   specific = SPECIFIC.get(experiment, {})
-  if experiment in ("cache", "learn", *WITH_ARGUMENTS):
-    return specific  # Those of `learn` are the data sets' own commands'.
+  if experiment in ("cache", "imagenet", "learn", *WITH_ARGUMENTS):
+    return specific  # Those of `learn` and `imagenet` are cifar's, too.
   if experiment == "tables":
     # Its rows decide what other flags would contradict.
     alone = {f: [v for v in COMMON[f] if " " not in v] for f in COMMON}
@@ -154,6 +172,11 @@ def place(tmp_path_factory):
   (root / "damaged/config.json").write_text("{")
   (root / "cut.tar.gz").write_bytes(b"\x1f\x8b\x08\0cut")
   data_files.write_folder(root / "images")
+  photographs = imagenet.folder(root / "photographs")
+  subset = imagenet_classes.imagenet_subset()
+  prepare(subset, photographs, root / "prepared", reduced=True)
+  (root / "interrupted/imagenet").mkdir(parents=True)
+  (root / "interrupted/imagenet/shards.jsonl").touch()
   data_files.write_folder(root / "unreadable")
   (root / "unreadable/train/cat/text.png").write_text("no image")
   report_fixture.write(root / "run", groups=(1, 1), seeds=(0,))
@@ -221,7 +244,7 @@ def test_what_is_no_flag_is_named(place, argument):
     (["experiments.digits", "--phases=0"], "--phases=0"),
     (["experiments.folder", "--data=nowhere"], "--data=nowhere"),
     (["experiments.report", "nowhere"], "nowhere"),
-    (["experiments", "mnist"], "digits|cifar|folder"),
+    (["experiments", "mnist"], "digits|cifar|imagenet|folder"),
   ],
 )
 def test_in_a_process_of_its_own(tmp_path, arguments, part):
@@ -240,8 +263,11 @@ def test_in_a_process_of_its_own(tmp_path, arguments, part):
 
 
 def test_the_same_commands_without_mistakes_are_accepted(place, tmp_path):
-  for experiment in ("digits", "cifar", "folder"):
-    data = {"folder": [f"--data={place / 'images'}", "--base_classes=1"]}
+  for experiment in ("digits", "cifar", "imagenet", "folder"):
+    data = {
+      "folder": [f"--data={place / 'images'}", "--base_classes=1"],
+      "imagenet": ["--subset", f"--data_dir={place / 'prepared'}"],
+    }
     with pytest.raises(command.Accepted):
       command.call(
         experiment, "--phases=1", "--memory=per_class:2", "--finetune=head",

@@ -30,6 +30,7 @@ DOORS = {
 FLAGS = {
   "digits": {"method", "less_forget", "workdir", "devices"},
   "cifar": {"method", "data_dir", "download"},
+  "imagenet": {"method", "subset", "full", "data_dir", "workers", "decoder"},
   "folder": {"method", "data", "image_size"},
   "learn": {"method", "dataset", "data_dir", "download"},
   "tables": {"table", "dataset", "rows", "root", "epochs", "data_dir"},
@@ -42,8 +43,9 @@ FLAGS = {
 OTHERS = {
   "digits": {"data_dir", "table", "output"},
   "cifar": {"image_size", "table", "output"},
+  "imagenet": {"data", "download", "dataset", "table"},
   "folder": {"data_dir", "table", "output"},
-  "learn": {"data", "image_size", "table", "output"},
+  "learn": {"data", "strict", "table", "output"},
   # Its rows or --root decide these.
   "tables": {"workdir", "fresh", "method", "exemplars", "output"},
   "report": {"method", "workdir", "devices"},

@@ -14,6 +14,9 @@ HERDING = dataclasses.replace(
   PAPER, exemplars="herding", adjust=False, transfer="none", finetune="none"
 )
 IMAGES = Settings("folder", "paper", **presets.of("folder")["paper"])
+SUBSET = Settings(
+  "imagenet_subset", "paper", **presets.of("imagenet_subset")["paper"]
+)
 
 
 def given(dataset="cifar100", **flags):
@@ -161,6 +164,30 @@ def test_image_folders_are_compared_with_imagenet():
   assert departures(small) == [
     "memory per_class:10 (paper: per_class:20)", "image_size 64 (paper: 224)"
   ]  # fmt: skip
+
+
+def test_imagenet_has_cells_of_its_own():
+  whole = dataclasses.replace(SUBSET, dataset="imagenet")
+  for settings, base, total in ((SUBSET, 50, 2000), (whole, 500, 20_000)):
+    for change in (
+      dict(),
+      dict(phases=25, base_classes=base),
+      dict(memory=f"total:{total}"),
+      dict(scope="all", meta_epochs=50, validate_on="new"),
+    ):
+      assert departures(dataclasses.replace(settings, **change)) == []
+    told = departures(dataclasses.replace(settings, memory="total:200"))
+    assert told == ["memory total:200 (paper: per_class:20)"]
+  # The paper's schedule, to the letter.
+  schedule = dict(
+    net="resnet18", epochs=90, base_epochs=90, learning_rate=0.1,
+    batch_size=128, weight_decay=5e-4, memory="per_class:20",
+    less_forget=10.0, image_size=224,
+  )  # fmt: skip
+  assert schedule.items() <= dataclasses.asdict(SUBSET).items()
+  from mnemonics_jax.phase.schedule import milestones_at
+
+  assert milestones_at(SUBSET.milestones, SUBSET.epochs) == (30, 60)
 
 
 def test_other_data_are_never_the_papers():
