@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 import contextlib
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,26 @@ def claimed(
         "see to it that it can be written, or choose another one",
       ) from error
     yield changes
+
+
+def run_name(config: Mapping[str, Any]) -> str:
+  """A name for whatever makes the same numbers.
+
+  >>> data, more = {"settings": {"epochs": 2}}, {"settings": {"epochs": 3}}
+  >>> run_name(data) == run_name(data | {"command": "again"}) != run_name(more)
+  True
+
+  Args:
+    config: with the fields of config.json.
+  """
+  settings = config.get("settings", {})
+  parts = [
+    {name: settings[name] for name in settings if name not in _PLACES},
+    config.get("data"),
+    config.get("numerics"),
+  ]
+  text = json.dumps(parts, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _look(workdir, settings, checksum):

@@ -196,31 +196,6 @@ def seeds(workdir: AnyPath) -> list[int]:
   return sorted(int(name[1]) for name in found if name)
 
 
-def saved_phases(workdir: AnyPath, seed: int) -> list[int]:
-  """Those with a checkpoint of their end."""
-  names = [path.name for path in checkpoint_dir(workdir, seed).glob("*")]
-  places = filter(None, map(parse_checkpoint_name, names))
-  return sorted(phase for phase, part in places if part is None)
-
-
-def checkpoint_name(phase: int, part: int | None = None) -> str:
-  """Of the state after a phase, or of the n-th part within it."""
-  name = f"phase_{phase:02d}"
-  return name if part is None else f"{name}_part_{part:03d}"
-
-
-def parse_checkpoint_name(name: str) -> tuple[int, int | None] | None:
-  """The phase and the part; None for what is not a checkpoint.
-
-  >>> parse_checkpoint_name("phase_03_part_007")
-  (3, 7)
-  """
-  found = re.fullmatch(r"phase_(\d{2,})(?:_part_(\d{3,}))?", name)
-  if found is None:
-    return None
-  return int(found[1]), None if found[2] is None else int(found[2])
-
-
 # JSON.
 
 

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mnemonics_jax.runs import layout
+from mnemonics_jax.runs import files, layout
 from mnemonics_jax.runs.schema import mismatch
 from mnemonics_jax.runs.tensorboard import Events
 
@@ -36,6 +36,7 @@ class MetricsLog:
     self._file = open(layout.metrics_path(self._workdir), "a+b", buffering=0)
     self._file.seek(0)
     self._file.truncate(self._file.read().rfind(b"\n") + 1)
+    files.sync(self._workdir)
     self._copy()
     return self
 
@@ -55,11 +56,17 @@ class MetricsLog:
   def _size(self):
     return self._opened.seek(0, os.SEEK_END)
 
-  def truncate(self, size: int) -> None:
-    """Forgets what was written after the file had this size."""
-    if size < self._size:
+  def truncate(self, size: int) -> int:
+    """Forgets what was written after the file had this size.
+
+    Returns:
+      How many bytes are missing, if somebody has taken some.
+    """
+    there = self._size
+    if size < there:
       self._opened.truncate(size)
       self._copy()
+    return max(size - there, 0)
 
   def _copy(self):
     """Shows TensorBoard what is in the file, and nothing else."""

@@ -18,7 +18,7 @@ from mnemonics_jax.progress import (
   ignore,
 )
 from mnemonics_jax.runs import convolutions, layout, records
-from mnemonics_jax.runs.claim import claimed
+from mnemonics_jax.runs.claim import claimed, run_name
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
 from mnemonics_jax.runs.seed_run import run_seed
@@ -115,9 +115,10 @@ def run(
     result = functools.partial(layout.seed_result_path, workdir)
     pending = [seed for seed in seeds if not result(seed).exists()]
     _announce(report, config, stream, pending, moved)
+    name = run_name(layout.read_config(workdir))
     for seed in pending:
       report(SeedBegins(seed))
-      saver = Saver(seed, workdir, saving, log, stop, report)
+      saver = Saver(seed, workdir, saving, log, stop, report, name)
       record = run_seed(config, stream, saver, report, base_models)
       layout.write_seed_result(workdir, seed, record)
     done = [layout.read_seed_result(workdir, seed) for seed in seeds]
