@@ -50,15 +50,19 @@ class Policy:
   """When to save and what to keep.
 
   >>> Policy(every=60.0)  # Once a minute; what a phase ends with stays.
-  Policy(every=60.0, keep=None)
+  Policy(every=60.0, keep=None, patience=None)
 
   Attributes:
     every: seconds between checkpoints within a phase.
     keep: how many checkpoints of phases to keep, None for all.
+    patience: seconds after which a signal ends a run that does not come to its
+      next checkpoint, or the time that two steps and a save have taken, if that
+      is longer; None waits.
   """
 
   every: float = 180.0
   keep: int | None = None
+  patience: float | None = None
 
   def __post_init__(self):
     if not 0 <= self.every < float("inf"):
@@ -66,6 +70,12 @@ class Policy:
         "every",
         f"`every={self.every}` must be 0 or more seconds",
         "180 is usual",
+      )
+    if self.patience is not None and not 0 <= self.patience < float("inf"):
+      raise UserError(
+        "patience",
+        f"`patience={self.patience}` must be 0 or more seconds",
+        "25 is usual",
       )
     if self.keep is not None and self.keep < 1:
       raise UserError(
@@ -182,7 +192,7 @@ class Saver(Journal):
           f"Since this checkpoint was made, {change}: bits differ, numbers agree"
           " to rounding."
         )
-    if lost := self.log.truncate(log_size):
+    if lost := self.log.truncate(log_size, self.seed):
       self._say(
         f"{lost} bytes of {layout.metrics_path(self.workdir)} are gone since the"
         " checkpoint was made: curves will lack these epochs, results will not."
@@ -246,6 +256,7 @@ class Saver(Journal):
     self._save_if_due(stage, jax.tree.leaves(state))
 
   def _save_if_due(self, stage, leaves):
+    self._stop.opportunity()
     waited = time.monotonic() - self._saved
     due = processes.all_max(waited >= self._policy.every)
     if not due and not self._stop.agreed():
@@ -294,9 +305,10 @@ class Saver(Journal):
       "format": _FORMAT,
     }
     try:
-      size = checkpoint.save(
-        self.directory / name, tree, info, self._place(name)
-      )
+      with self._stop.saving():
+        size = checkpoint.save(
+          self.directory / name, tree, info, self._place(name)
+        )
     except OSError as error:
       raise DiskError(
         "workdir",

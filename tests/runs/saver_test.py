@@ -205,7 +205,14 @@ def test_missing_metrics_are_told(make, log, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "wrong", [dict(every=-1.0), dict(every=float("nan")), dict(keep=0)]
+  "wrong",
+  [
+    dict(every=-1.0),
+    dict(every=float("nan")),
+    dict(keep=0),
+    dict(patience=-1.0),
+    dict(patience=float("inf")),
+  ],
 )
 def test_a_policy_that_could_not_save_is_refused(wrong):
   (name,) = wrong
