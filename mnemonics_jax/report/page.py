@@ -183,6 +183,7 @@ def _opening(run: Run, *, titled: bool) -> str:
     + (f'<p class="warning">{_left(run)}</p>' if run.phases_left else "")
     + f'<p class="lead">{markup.text(summary.describe(results))}</p>'
     + (f'<p class="warning">{markup.code(alarm)}</p>' if alarm else "")
+    + "".join(f'<p class="warning">{markup.text(p)}</p>' for p in run.problems)
     + f'<dl class="numbers">{cards}</dl>'
     + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
   )

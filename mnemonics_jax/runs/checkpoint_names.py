@@ -1,5 +1,7 @@
 """Names of a seed's checkpoints: of phases, and of parts within a phase."""
 
+import contextlib
+import json
 from pathlib import Path
 import re
 from typing import Any
@@ -33,6 +35,15 @@ def place(run: str, seed: int, name: str) -> dict[str, Any]:
   """
   phase, part = parse(name) or (None, None)
   return {"run": run, "seed": seed, "phase": phase, "part": part}
+
+
+def runs_of(workdir: layout.AnyPath) -> set[str]:
+  """Names of the runs whose checkpoints these say they are; see `place`."""
+  found = set()
+  for manifest in Path(workdir).glob(f"seed_*/*/phase_*/{layout.MANIFEST}"):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+      found.add(json.loads(manifest.read_bytes())["place"]["run"])
+  return found
 
 
 def of_phases(directory: Path) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemonics_jax.errors import DiskError, UserError
-from mnemonics_jax.runs import files, layout
+from mnemonics_jax.runs import checkpoint_names, files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
 from mnemonics_jax.version import NUMERICS
@@ -43,12 +43,15 @@ def claimed(
       _look(workdir, settings, checksum)
       workdir.mkdir(parents=True, exist_ok=True)
       stack.enter_context(locked(workdir))
-      changes = None
+      changes, first = None, not layout.seeds(workdir)
       # Another process may have been faster.
       if before := _look(workdir, settings, checksum):
         changes = changes_since(before.get("environment", {}))
       else:
         write(workdir, settings, checksum, described)
+        if not first:
+          path = layout.config_path(workdir)
+          changes = f"{path} was damaged or missing, and was written again."
     except OSError as error:
       # To start over elsewhere is not the remedy for a run that is there.
       kind = DiskError if layout.config_path(workdir).exists() else UserError
@@ -81,11 +84,28 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 def _look(workdir, settings, checksum):
-  """The configuration that is there, if any; refuses what is not this run."""
-  if before := layout.read_config(workdir):
+  """The configuration that is there, if any; refuses what is not this run.
+
+  Checkpoints tell of which run they are, if config.json no longer does.
+  """
+  described = {"settings": settings, "data": checksum, "numerics": NUMERICS}
+  ours = checkpoint_names.runs_of(workdir) == {run_name(described)}
+  try:
+    before = layout.read_config(workdir)
+  except layout.DamagedFile as error:
+    if not ours:
+      raise layout.DamagedFile(
+        error.field,
+        f"{error.problem}, and no checkpoint there is of these settings",
+        "repeat the command of the run, restore the file from a copy, or choose"
+        " another `workdir`",
+      ) from error
+    return None
+  if before:
     _compare(workdir, before, settings, checksum)
     return before
-  check_free(workdir)
+  if not ours:
+    check_free(workdir)
   return None
 
 

@@ -41,13 +41,28 @@ _TENSORBOARD = "tensorboard"
 # Within a checkpoint: arrays, what is not an array, checksums of both.
 ARRAYS, INFO, MANIFEST = "arrays", "info.json", "manifest.json"
 
+# What is known of results before anything was measured.
+HEADER = {
+  "title": str,  # A name for people.
+  "dataset": str,
+  "method": str,
+  "exemplars": str,  # "random", "herding" or "mnemonics".
+  "memory": str,  # "per_class:20" or "total:2000".
+  "readout": str,  # The read-out that counts for this method.
+  "preset": Maybe(str),  # Of the command line.
+  "schedule": str,  # "paper", or "reduced" for anything else.
+  "departures": Maybe(list),  # In what it differs from the paper, in words.
+  "classes_per_phase": [int],
+  "class_names": [str],  # In the order in which they are learned.
+}
 CONFIG = {
   "format": Maybe(int),  # See FORMAT.
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
-  "config": Maybe(OrNull({})),  # phase.Config, by class and field.
+  # phase.Config, by class and field.
+  "config": Maybe(OrNull({"class": str, "fields": {}})),
   "class_names": Maybe([str]),  # In the order in which they are learned.
-  "results": Maybe({}),  # What results.json will say before its numbers.
+  "results": Maybe(HEADER),  # What results.json will say before its numbers.
   "data": Maybe(int),  # CRC-32 of the images and labels.
   "numerics": Maybe(int),  # Version of the numbers; see `version.NUMERICS`.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.
@@ -84,18 +99,7 @@ SEED_RESULT = {
 
 # Mean over the seeds, half-width of its 95 % interval (null for one seed).
 ESTIMATE = {"mean": NUMBER, "ci95": Maybe(OrNull(NUMBER))}
-RESULTS = {
-  "title": str,  # A name for people.
-  "dataset": str,
-  "method": str,
-  "exemplars": str,  # "random", "herding" or "mnemonics".
-  "memory": str,  # "per_class:20" or "total:2000".
-  "readout": str,  # The read-out that counts for this method.
-  "preset": Maybe(str),  # Of the command line.
-  "schedule": str,  # "paper", or "reduced" for anything else.
-  "departures": Maybe(list),  # In what it differs from the paper, in words.
-  "classes_per_phase": [int],
-  "class_names": [str],  # In the order in which they are learned.
+RESULTS = HEADER | {
   "seeds": [int],
   "runs": [SEED_RESULT],  # In the order of `seeds`.
   "summary": Each(  # By read-out.
@@ -148,6 +152,14 @@ class WorkdirError(UserError):
   >>> read_results("finished_run")
   Traceback (most recent call last):
   mnemonics_jax.runs.layout.WorkdirError: finished_run/results.json is damaged (lacks dataset); remove it and repeat the command of the run, which writes it again.
+  """
+
+
+class DamagedFile(WorkdirError):
+  """A file of a work directory that is not what a run has written.
+
+  >>> str(damaged(Path("out/results.json"), "it is empty"))
+  'out/results.json is damaged (it is empty); remove it and repeat the command of the run, which writes it again.'
   """
 
 
@@ -313,11 +325,14 @@ def unreadable(path: Path, error: OSError) -> WorkdirError:
   )
 
 
-def damaged(path: Path, why: object) -> WorkdirError:
+def damaged(path: Path, why: object) -> DamagedFile:
   """The error for a file that is not what a run has written."""
-  fix = (
-    "remove it and repeat the command of the run, which writes it again"
-    if path.name in (_RESULTS, _SEED_RESULT)
-    else "restore it from a copy, or choose another `workdir`"
-  )
-  return WorkdirError(path.name, f"{path} is damaged ({why})", fix)
+  fix = {
+    _CONFIG: "repeat the command of the run, which writes it again",
+    _RESULTS: _AGAIN,
+    _SEED_RESULT: _AGAIN,
+  }.get(path.name, "restore it from a copy, or remove it")
+  return DamagedFile(path.name, f"{path} is damaged ({why})", fix)
+
+
+_AGAIN = "remove it and repeat the command of the run, which writes it again"

@@ -188,8 +188,9 @@ def run_config(path: Path, network: Any = None) -> Config:
     path: the work directory.
     network: of the caller, if it is not one of this package.
   """
-  description = layout.read_config(path).get("config")
-  if description is None:
+  config = layout.read_config(path)
+  description = config.get("config")
+  if description is None or "class_names" not in config:
     raise UserError(
       "path",
       f"{layout.config_path(path)} does not describe the model: an older version"

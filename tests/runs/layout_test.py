@@ -87,7 +87,7 @@ def test_damaged_json_gets_a_sentence(tmp_path, text):
   (tmp_path / "config.json").write_bytes(data)
   with pytest.raises(WorkdirError, match=r"config\.json is damaged") as caught:
     layout.read_config(tmp_path)
-  assert re.fullmatch(r".+ is damaged \(.+\); restore .+\.", str(caught.value))
+  assert re.fullmatch(r".+ is damaged \(.+\); repeat .+\.", str(caught.value))
   assert caught.value.field == "config.json"
 
 
