@@ -7,17 +7,20 @@ should not decide what is imported.
 
 from collections.abc import Iterator, Sequence
 import io
+import itertools
 from pathlib import Path
 import re
 import struct
 
 import numpy as np
 
+from mnemonics_jax.data import crc32c
 from mnemonics_jax.data.dataset import DataError, Progress
 from mnemonics_jax.data.share import Share
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _READABLE = ("array_record", "tfrecord")
+_AT_ONCE = 256
 
 
 def find(data_dir: Path) -> Path | None:
@@ -49,7 +52,14 @@ def _shards(directory: Path, split: str) -> list[Path]:
   for file_format in _READABLE:
     if shards := sorted(directory.glob(f"cifar100-{split}.{file_format}-*")):
       count = shards[0].name.rpartition("-of-")[2]
-      if count.isdecimal() and len(shards) != int(count):
+      if count.isdecimal() and len(shards) > int(count):
+        raise DataError(
+          "data_dir",
+          f"`data_dir`: {directory} has {len(shards)} files of its {split} split,"
+          f" which should be {int(count)}; some are extra, of another copy",
+          f"remove those ({shards[0].name} ... {shards[-1].name})",
+        )
+      if count.isdecimal() and len(shards) < int(count):
         raise DataError(
           "data_dir",
           f"`data_dir`: {directory} has {len(shards)} of {int(count)} files of"
@@ -130,12 +140,29 @@ def _records(path: Path) -> Sequence[bytes]:
 def _tfrecords(path: Path) -> Iterator[bytes]:
   """Each record is length (8 bytes), checksum (4), data, checksum (4)."""
   with path.open("rb") as file:
-    while header := file.read(12):
-      (length,) = struct.unpack_from("<Q", header)
-      record = file.read(length)
-      if len(record) != length or len(file.read(4)) != 4:
-        raise ValueError(f"{path.name} is truncated")
-      yield record
+    while True:
+      read = list(itertools.islice(_framed(file, path), _AT_ONCE))
+      records, stored = zip(*read, strict=True) if read else ((), ())
+      found = crc32c.masked(crc32c.crc32c_many(records))
+      if wrong := int(np.sum(np.array(stored, int) != found)):
+        raise ValueError(f"{path.name}: checksums of {wrong} records differ")
+      if not records:
+        return
+      yield from records
+
+
+def _framed(file, path):
+  """Records as they follow, and what is stored of their checksums."""
+  while header := file.read(12):
+    if len(header) < 12:
+      raise ValueError(f"{path.name} is truncated")
+    length, checksum = struct.unpack("<QI", header)
+    if crc32c.masked(crc32c.crc32c(header[:8])) != checksum:
+      raise ValueError(f"{path.name}: the checksum of a length differs")
+    record, checksum = file.read(length), file.read(4)
+    if len(record) != length or len(checksum) != 4:
+      raise ValueError(f"{path.name} is truncated")
+    yield record, *struct.unpack("<I", checksum)
 
 
 def _decode(
