@@ -24,7 +24,7 @@ from mnemonics_jax.errors import UserError
 FLAGS = flags.FLAGS
 _OWN = (
   *("data", "workdir", "phases", "val_fraction", "strict"),
-  *("checkpoint_every", "keep", "tensorboard", "devices"),
+  *("checkpoint_every", "keep", "patience", "tensorboard", "devices"),
 )
 for _name in _OWN:  # Those that `folder` has, too.
   flags.declare_key_flag(_name)
@@ -84,7 +84,6 @@ def _extend(run: Path, workdir: Path, phases: int) -> None:
       saving=running.saving_policy(),
       tensorboard=FLAGS.tensorboard,
       advice=running.CONTINUE,
-      patience=running.PATIENCE,
       report=hear,
     )
   running.show(results, workdir)

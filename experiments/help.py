@@ -64,6 +64,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "fresh",
     "checkpoint_every",
     "keep",
+    "patience",
     "base_models",
     "tensorboard",
     "report_every_phase",

@@ -228,6 +228,12 @@ flags.DEFINE_integer(
   "Checkpoints of phases to keep for each seed, the newest ones; the default is"
   " all of them.",
 )
+flags.DEFINE_float(
+  "patience",
+  25.0,
+  "Seconds after Ctrl-C or SIGTERM in which a run saves where it is; more if its"
+  " steps and saves take longer. They begin again when it comes to saving.",
+)
 flags.DEFINE_string(
   "base_models",
   None,

@@ -21,9 +21,6 @@ FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)
 
 CONTINUE = "The same command continues from there."
-# A step may take so many seconds; compiling and evaluating cannot be
-# interrupted, but may be thrown away.
-PATIENCE = 8.0
 
 
 @launch.computing()
@@ -99,7 +96,6 @@ def run(
       settings=settings.identity(),
       labels=runs.Labels(settings.title, settings.preset, schedule, departures),
       report=hear,
-      patience=PATIENCE,
       **options,
     )
 
@@ -179,7 +175,7 @@ def saving_policy() -> "Policy":
   """When checkpoints are written and which are kept, by the flags."""
   from mnemonics_jax import runs
 
-  return runs.Policy(FLAGS.checkpoint_every, FLAGS.keep)
+  return runs.Policy(FLAGS.checkpoint_every, FLAGS.keep, FLAGS.patience)
 
 
 def optional_directory(flag: str) -> Path | None:

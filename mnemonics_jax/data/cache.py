@@ -23,7 +23,7 @@ import numpy as np
 
 from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.share import Share
-from mnemonics_jax.user_cache import default_directory
+from mnemonics_jax.user_cache import default_directory, make_private
 
 _FORMAT = 2  # Part of every fingerprint: raise it when what is kept changes.
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -92,6 +92,8 @@ def _read(entry: Path, fingerprint: str) -> Dataset:
   meta = json.loads((entry / "meta.json").read_text())
   if meta["fingerprint"] != fingerprint:
     raise ValueError("the sources changed")
+  if meta.pop("checksum") != _digest([meta]):  # Mean, std, names: all of it.
+    raise ValueError("damaged")
   arrays = {}
   for name in _ARRAYS:
     array = np.load(entry / f"{name}.npy", allow_pickle=False)
@@ -113,7 +115,7 @@ def _describe(array: np.ndarray) -> list:
 
 def _write(entry: Path, fingerprint: str, dataset: Dataset) -> None:
   root = entry.parent
-  root.mkdir(parents=True, exist_ok=True)
+  make_private(root)
   _remove_abandoned(root)
   temporary = Path(tempfile.mkdtemp(".tmp", f"{entry.name}.", root))
   try:
@@ -130,6 +132,8 @@ def _write(entry: Path, fingerprint: str, dataset: Dataset) -> None:
       "fields": fields,
       "arrays": {name: _describe(array) for name, array in arrays.items()},
     }
+    meta = json.loads(json.dumps(meta))  # As it is read again.
+    meta["checksum"] = _digest([meta])
     (temporary / "meta.json").write_text(json.dumps(meta))
     # A directory cannot be renamed over a full one. If another process puts
     # its entry there in between, the rename fails and that entry stays.

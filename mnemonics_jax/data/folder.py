@@ -1,5 +1,6 @@
 """A directory of images: `train/<class>/*.jpg`, with `val/` or without."""
 
+import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -83,13 +84,16 @@ def load(
   if not in_memory:
     return build()
   options = (image_size, val_fraction, seed, strict)
-  return cached(
+  dataset = cached(
     build,
     identity=("folder", str(root.resolve()), *options),
     files=listing.files,
     cache_dir=cache_dir,
     share=share,
   )
+  # Not of what is kept: it is of files that were not read.
+  notes = (*listing.notes, *dataset.notes)
+  return dataclasses.replace(dataset, notes=notes)
 
 
 def _check_options(data_dir, image_size, val_fraction):

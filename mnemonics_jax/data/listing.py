@@ -1,5 +1,6 @@
 """Which image files a directory has, by split and class."""
 
+from collections import Counter
 from collections.abc import Iterator
 import os
 from pathlib import Path
@@ -22,6 +23,7 @@ class Listing(NamedTuple):
     files: all images.
     labels: index into `classes` of each file.
     is_test: which files are in `val/`; None if there is no such directory.
+    notes: what a person should know about what was not listed, or twice.
   """
 
   root: Path
@@ -29,6 +31,7 @@ class Listing(NamedTuple):
   files: list[Path]
   labels: np.ndarray
   is_test: np.ndarray | None
+  notes: tuple[str, ...]
 
 
 def printable(name: str | Path) -> str:
@@ -59,7 +62,8 @@ def scan(root: Path, least: int = 2) -> Listing:
         f"name a directory with {LAYOUT}",
       )
     train = root  # The classes themselves.
-  found = _classes(train)
+  skipped: Counter[str] = Counter()
+  found = _classes(train, skipped)
   if len(found) < least:
     raise DataError(
       "data_dir",
@@ -70,7 +74,7 @@ def scan(root: Path, least: int = 2) -> Listing:
   classes = list(found)
   splits = [found]
   if validation:
-    held = _classes(validation[0])
+    held = _classes(validation[0], skipped)
     if different := sorted(held.keys() ^ found.keys()):
       listed = ", ".join(map(printable, different[:5]))
       raise DataError(
@@ -94,7 +98,31 @@ def scan(root: Path, least: int = 2) -> Listing:
     files=files,
     labels=np.concatenate(labels).astype(np.int32),
     is_test=is_test if validation else None,
+    notes=(*_unread(skipped), *_twice(train, validation[:1])),
   )
+
+
+def _unread(skipped):
+  """What was left out for its suffix."""
+  if skipped:
+    kinds = [
+      f"{n} {printable(s) or 'without'}" for s, n in skipped.most_common()
+    ]
+    yield (
+      f"{skipped.total():,} files are left out for their suffix:"
+      f" {', '.join(kinds[:5])}{', ...' if kinds[5:] else ''}; {LAYOUT} may be"
+      f" {' '.join(SUFFIXES)}."
+    )
+
+
+def _twice(train, validation):
+  """A split that would be tested on what it was trained on."""
+  for path in validation:
+    if path.samefile(train):
+      yield (
+        f"{path.name}/ is the same directory as train/: accuracies are those on"
+        " training images."
+      )
 
 
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "images"}
@@ -124,7 +152,7 @@ def odd(classes: list[str]) -> tuple[str, ...]:
   return tuple(notes)
 
 
-def _classes(directory: Path) -> dict[str, list[Path]]:
+def _classes(directory: Path, skipped: Counter[str]) -> dict[str, list[Path]]:
   classes = {}
   for path in sorted(directory.iterdir()):
     if path.name.startswith(".") or not path.is_dir():
@@ -132,7 +160,7 @@ def _classes(directory: Path) -> dict[str, list[Path]]:
     # A class may be a link to where its images are, but not to its own parent.
     if directory.resolve().is_relative_to(path.resolve()):
       continue
-    classes[path.name] = sorted(_images(path))
+    classes[path.name] = sorted(_images(path, skipped))
     if not classes[path.name]:
       raise DataError(
         "data_dir",
@@ -143,7 +171,7 @@ def _classes(directory: Path) -> dict[str, list[Path]]:
   return classes
 
 
-def _images(directory: Path) -> Iterator[Path]:
+def _images(directory: Path, skipped: Counter[str]) -> Iterator[Path]:
   def fail(error: OSError):
     raise error
 
@@ -151,5 +179,9 @@ def _images(directory: Path) -> Iterator[Path]:
   for folder, subfolders, names in os.walk(directory, onerror=fail):
     subfolders[:] = [name for name in subfolders if not name.startswith(".")]
     for name in names:
-      if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+      if name.startswith("."):
+        continue
+      if name.lower().endswith(SUFFIXES):
         yield Path(folder, name)
+      else:
+        skipped[Path(name).suffix.lower()] += 1

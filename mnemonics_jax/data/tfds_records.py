@@ -7,6 +7,7 @@ should not decide what is imported.
 
 from collections.abc import Iterator, Mapping, Sequence
 import io
+import itertools
 from pathlib import Path
 import re
 import struct
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mnemonics_jax.data import crc32c
 from mnemonics_jax.data.dataset import DataError
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import DataReport, Report, ignore
@@ -51,9 +53,8 @@ def files(directory: Path) -> list[Path]:
 def shards(directory: Path, split: str, name: str = "cifar100") -> list[Path]:
   """The files of a split of a data set, all of them, in order."""
   for file_format in _READABLE:
-    if found := sorted(directory.glob(f"{name}-{split}.{file_format}-*")):
-      count = found[0].name.rpartition("-of-")[2]
-      if count.isdecimal() and len(found) != int(count):
+from mnemonics_jax.data import crc32c
+from mnemonics_jax.data.dataset import DataError
         raise DataError(
           "data_dir",
           f"`data_dir`: {directory} has {len(found)} of {int(count)} files of"
@@ -146,12 +147,29 @@ def features(record: bytes) -> Mapping[str, Any]:
 def _tfrecords(path: Path) -> Iterator[bytes]:
   """Each record is length (8 bytes), checksum (4), data, checksum (4)."""
   with path.open("rb") as file:
-    while header := file.read(12):
-      (length,) = struct.unpack_from("<Q", header)
-      record = file.read(length)
-      if len(record) != length or len(file.read(4)) != 4:
-        raise ValueError(f"{path.name} is truncated")
-      yield record
+    while True:
+      read = list(itertools.islice(_framed(file, path), _AT_ONCE))
+      records, stored = zip(*read, strict=True) if read else ((), ())
+      found = crc32c.masked(crc32c.crc32c_many(records))
+      if wrong := int(np.sum(np.array(stored, int) != found)):
+        raise ValueError(f"{path.name}: checksums of {wrong} records differ")
+      if not records:
+        return
+      yield from records
+
+
+def _framed(file, path):
+  """Records as they follow, and what is stored of their checksums."""
+  while header := file.read(12):
+    if len(header) < 12:
+      raise ValueError(f"{path.name} is truncated")
+    length, checksum = struct.unpack("<QI", header)
+    if crc32c.masked(crc32c.crc32c(header[:8])) != checksum:
+      raise ValueError(f"{path.name}: the checksum of a length differs")
+    record, checksum = file.read(length), file.read(4)
+    if len(record) != length or len(checksum) != 4:
+      raise ValueError(f"{path.name} is truncated")
+    yield record, *struct.unpack("<I", checksum)
 
 
 def _decode(

@@ -162,6 +162,7 @@ def _opening(run: Run) -> str:
     + f'<p class="lead">{markup.text(summary.outcome(run))}</p>'
     + (f'<p class="warning">{markup.code(advice)}</p>' if advice else "")
     + f"<p>{markup.text(summary.describe(results))}</p>"
+    + "".join(f'<p class="warning">{markup.text(p)}</p>' for p in run.problems)
     + f'<dl class="numbers">{cards}</dl>'
     + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
   )

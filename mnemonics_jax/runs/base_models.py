@@ -47,7 +47,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
     try:
       if not there:
         info = {convolutions.FIELD: convolutions.used()}
-        checkpoint.save(path, variables, info)
+        checkpoint.save(path, variables, info, {"name": path.name})
     except OSError as error:
       if not path.exists():  # Another run may have been faster.
         raise DiskError(
@@ -58,7 +58,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
   for draft in directory.glob(f"{path.name}.partial-*"):  # A kill left it.
     shutil.rmtree(draft, ignore_errors=True)
   try:
-    variables, info = checkpoint.restore(path)
+    variables, info = checkpoint.restore(path, {"name": path.name})
   except checkpoint.Damaged as error:
     raise UserError(
       "base_models",

@@ -1,16 +1,21 @@
 """Trees of arrays on disk: written at once or not at all, checked when read.
 
 A checkpoint is a directory: `arrays/` as Orbax writes it, `info.json` for what
-is not an array, and `manifest.json` with the checksum of every file. It is
-complete before it gets its name, so whatever interrupts a save leaves the
-checkpoints that were there. Nothing that is read is ever executed.
+is not an array, and `manifest.json` with the checksum of every file and with the
+place that the checkpoint was made for. It is complete, and was read back, before
+it gets its name: whatever interrupts a save leaves the checkpoints that were
+there. Nothing that is read is ever executed.
 """
 
+from collections.abc import Iterator, Mapping
+import contextlib
 import hashlib
 import json
 import os
 from pathlib import Path
+import re
 import shutil
+import tempfile
 from typing import Any
 import warnings
 
@@ -19,10 +24,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from mnemonics_jax.runs import files
 from mnemonics_jax.runs.layout import ARRAYS, INFO, MANIFEST
 from mnemonics_jax.types import PyTree
 
 _COPY = "arrays.npz"
+# Values of larger trees are not read back, which would take their size again.
+_READ_BACK_BYTES = 2**28
 
 
 class Damaged(Exception):
@@ -37,48 +45,64 @@ class Damaged(Exception):
     self.path = path
 
 
-def save(path: Path, tree: PyTree, info: dict[str, Any] | None = None) -> int:
+def save(
+  path: Path,
+  tree: PyTree,
+  info: dict[str, Any] | None = None,
+  place: Mapping[str, Any] | None = None,
+) -> int:
   """Writes `tree` to the new directory `path` and returns its size in bytes.
 
   Args:
     path: where to; must not exist.
     tree: nested dicts of arrays.
     info: JSON values that belong to them.
+    place: what they are a checkpoint of, such as a run and a phase of it.
 
   Raises:
-    OSError: the disk is full or cannot be written.
+    OSError: the disk is full or cannot be written, or what was written could not
+      be read again.
   """
   path = Path(path).absolute()
   partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
   shutil.rmtree(partial, ignore_errors=True)
-  partial.mkdir(parents=True)
+  tree = jax.tree.map(np.asarray, tree)
   try:
+    files.make_directory(partial)
     _write_arrays(partial / ARRAYS, tree)
     (partial / INFO).write_text(json.dumps(info or {}))
-    files = _checksums(partial)
-    manifest = json.dumps({"files": files}, indent=1)
-    (partial / MANIFEST).write_text(manifest + "\n")
-    for part in (*_files(partial), partial):
-      _sync(part)
+    manifest = {"place": dict(place or {}), "files": _checksums(partial)}
+    (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    _read_back(partial / ARRAYS, tree)
+    for part in sorted(partial.rglob("*"), reverse=True):
+      files.sync(part)  # Names in a directory after what they name.
+    files.sync(partial)
     os.rename(partial, path)
-    _sync(path.parent)
+    files.sync(path.parent)
   except BaseException:
     shutil.rmtree(partial, ignore_errors=True)
     raise
   return sum(file.stat().st_size for file in _files(path))
 
 
-def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
+def restore(
+  path: Path, place: Mapping[str, Any] | None = None
+) -> tuple[PyTree, dict[str, Any]]:
   """The arrays and the info of a checkpoint.
 
+  Args:
+    path: where it is.
+    place: what it should be a checkpoint of, as far as the caller knows.
+
   Raises:
-    Damaged: a file is missing, added or different from what was written.
+    Damaged: a file is missing, added or different from what was written, or all
+      of it was written for another place.
     OSError: it cannot be read at the moment, or not by this version of Orbax.
   """
   path = Path(path).absolute()
   try:
-    expected = json.loads((path / MANIFEST).read_bytes())["files"]
-    found = _checksums(path)
+    manifest = json.loads((path / MANIFEST).read_bytes())
+    expected, found = manifest["files"], _checksums(path)
     found.pop(MANIFEST, None)
     wrong = sorted(
       name
@@ -87,6 +111,11 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
     )
     if wrong:
       raise Damaged(path, f"{', '.join(wrong[:3])} changed")
+    made_for = manifest.get("place", {})
+    for name, here in (place or {}).items():
+      if made_for.get(name, here) != here:
+        there = made_for[name]
+        raise Damaged(path, f"it was written for {name} {there}, not {here}")
     info = json.loads((path / INFO).read_bytes())
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
     raise Damaged(path, error) from error
@@ -99,7 +128,6 @@ def restore(path: Path) -> tuple[PyTree, dict[str, Any]]:
 
 
 def _write_arrays(path, tree):
-  tree = jax.tree.map(np.asarray, tree)
   if jax.process_index():
     # Orbax writes in the first process only. What others write ends with them.
     path.mkdir()
@@ -107,13 +135,52 @@ def _write_arrays(path, tree):
     np.savez(path / _COPY, **flat)
     return
   try:
-    with _checkpointer() as checkpointer:
-      checkpointer.save(path, args=ocp.args.PyTreeSave(tree))
+    with _plain(path) as named, _checkpointer() as checkpointer:
+      checkpointer.save(named, args=ocp.args.PyTreeSave(tree))
   except OSError:
     raise
   except Exception as error:
     # Its kernels have their own words for a full disk.
     raise OSError(f"Orbax could not write {path.name}: {error}") from error
+
+
+@contextlib.contextmanager
+def _plain(path: Path) -> Iterator[Path]:
+  """A path to the same place, in whose name Orbax sees no pattern.
+
+  It would take `run[1]` for `run1`, and the halves of `a\\b` for two directories.
+  """
+  if re.fullmatch(r"[\w/ .,:+=@~-]+", path.as_posix()):
+    yield path
+    return
+  with tempfile.TemporaryDirectory(prefix="mnemonics_jax_") as folder:
+    link = Path(folder) / "checkpoint"
+    link.symlink_to(path.parent, target_is_directory=True)
+    yield link / path.name
+
+
+def _read_back(path, tree):
+  """Raises OSError unless a reader will find there what was written."""
+  small = sum(x.nbytes for x in jax.tree.leaves(tree)) <= _READ_BACK_BYTES
+  try:
+    found = _read_arrays(path) if small else _structure(path)
+    same = jax.tree.map(_equal if small else _alike, found, tree)
+    problem = None if all(jax.tree.leaves(same)) else "it differs"
+  except Exception as error:  # Other keys are a ValueError of JAX's.
+    problem = error
+  if problem is not None:
+    raise OSError(f"what was written could not be read back ({problem})")
+
+
+def _alike(found, written):
+  return (found.shape, found.dtype) == (written.shape, written.dtype)
+
+
+def _equal(found, written):
+  as_bytes = lambda array: np.ascontiguousarray(array).reshape(-1).view("B")
+  return _alike(found, written) and np.array_equal(
+    as_bytes(found), as_bytes(written)
+  )
 
 
 def _checkpointer():
@@ -130,16 +197,26 @@ def _read_arrays(path):
   if (path / _COPY).exists():
     with np.load(path / _COPY, allow_pickle=False) as arrays:
       return traverse_util.unflatten_dict(dict(arrays), sep="/")
-  with _checkpointer() as checkpointer:
-    metadata = checkpointer.metadata(path).item_metadata
-    as_numpy = jax.tree.map(
-      lambda _: ocp.RestoreArgs(restore_type=np.ndarray), metadata.tree
-    )
-    args = ocp.args.PyTreeRestore(restore_args=as_numpy)
-    with warnings.catch_warnings():
-      # That no device is named is what host arrays are about.
-      warnings.simplefilter("ignore")
-      return checkpointer.restore(path, args=args)
+  as_numpy = jax.tree.map(
+    lambda _: ocp.RestoreArgs(restore_type=np.ndarray), _structure(path)
+  )
+  args = ocp.args.PyTreeRestore(restore_args=as_numpy)
+  with (
+    _plain(path) as named,
+    _checkpointer() as checkpointer,
+    warnings.catch_warnings(),
+  ):
+    # That no device is named is what host arrays are about.
+    warnings.simplefilter("ignore")
+    return checkpointer.restore(named, args=args)
+
+
+def _structure(path):
+  """Shapes and types of the arrays, in their tree."""
+  if (path / _COPY).exists():
+    return _read_arrays(path)
+  with _plain(path) as named, _checkpointer() as checkpointer:
+    return checkpointer.metadata(named).item_metadata.tree
 
 
 def _files(path):
@@ -147,18 +224,9 @@ def _files(path):
 
 
 def _checksums(path):
-  return {
-    str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
-    for file in _files(path)
-  }
+  return {str(file.relative_to(path)): _checksum(file) for file in _files(path)}
 
 
-def _sync(path):
-  """Asks the disk to hold a file, or the names in a directory."""
-  if path.is_dir() and os.name == "nt":
-    return
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
+def _checksum(file):
+  with file.open("rb") as content:
+    return hashlib.file_digest(content, "sha256").hexdigest()

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 import contextlib
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from mnemonics_jax.errors import DiskError, UserError
-from mnemonics_jax.runs import files, layout
+from mnemonics_jax.runs import checkpoint_names, files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
 from mnemonics_jax.version import NUMERICS
@@ -42,12 +43,15 @@ def claimed(
       _look(workdir, settings, checksum)
       workdir.mkdir(parents=True, exist_ok=True)
       stack.enter_context(locked(workdir))
-      changes = None
+      changes, first = None, not layout.seeds(workdir)
       # Another process may have been faster.
       if before := _look(workdir, settings, checksum):
         changes = changes_since(before.get("environment", {}))
       else:
         write(workdir, settings, checksum, described)
+        if not first:
+          path = layout.config_path(workdir)
+          changes = f"{path} was damaged or missing, and was written again."
     except OSError as error:
       # To start over elsewhere is not the remedy for a run that is there.
       kind = DiskError if layout.config_path(workdir).exists() else UserError
@@ -59,12 +63,49 @@ def claimed(
     yield changes
 
 
+def run_name(config: Mapping[str, Any]) -> str:
+  """A name for whatever makes the same numbers.
+
+  >>> data, more = {"settings": {"epochs": 2}}, {"settings": {"epochs": 3}}
+  >>> run_name(data) == run_name(data | {"command": "again"}) != run_name(more)
+  True
+
+  Args:
+    config: with the fields of config.json.
+  """
+  settings = config.get("settings", {})
+  parts = [
+    {name: settings[name] for name in settings if name not in _PLACES},
+    config.get("data"),
+    config.get("numerics"),
+  ]
+  text = json.dumps(parts, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _look(workdir, settings, checksum):
-  """The configuration that is there, if any; refuses what is not this run."""
-  if before := layout.read_config(workdir):
+  """The configuration that is there, if any; refuses what is not this run.
+
+  Checkpoints tell of which run they are, if config.json no longer does.
+  """
+  described = {"settings": settings, "data": checksum, "numerics": NUMERICS}
+  ours = checkpoint_names.runs_of(workdir) == {run_name(described)}
+  try:
+    before = layout.read_config(workdir)
+  except layout.DamagedFile as error:
+    if not ours:
+      raise layout.DamagedFile(
+        error.field,
+        f"{error.problem}, and no checkpoint there is of these settings",
+        "repeat the command of the run, restore the file from a copy, or choose"
+        " another `workdir`",
+      ) from error
+    return None
+  if before:
     _compare(workdir, before, settings, checksum)
     return before
-  check_free(workdir)
+  if not ours:
+    check_free(workdir)
   return None
 
 

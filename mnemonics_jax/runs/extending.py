@@ -20,7 +20,14 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner.inputs import check_incremental
 from mnemonics_jax.learner.known import grown
 from mnemonics_jax.phase import Config
-from mnemonics_jax.runs import checkpoint, claim, layout, learners, runner
+from mnemonics_jax.runs import (
+  checkpoint,
+  checkpoint_names,
+  claim,
+  layout,
+  learners,
+  runner,
+)
 from mnemonics_jax.runs.finished import Run, load_run
 from mnemonics_jax.runs.packing import pack_state
 
@@ -115,10 +122,10 @@ def _copy(
   draft = workdir.absolute().with_name(f"{workdir.name}.{os.getpid()}.draft")
   try:
     draft.mkdir(parents=True)
+    write_config(draft)
     for seed in run.results["seeds"]:
       _copy_seed(run.path, draft, old, config, seed)
     shutil.copyfile(layout.metrics_path(run.path), layout.metrics_path(draft))
-    write_config(draft)
     if workdir.exists():  # It has been found empty.
       shutil.rmtree(workdir)
     os.replace(draft, workdir)
@@ -133,7 +140,7 @@ def _copy(
 
 
 def _copy_seed(source, target, old, config, seed):
-  phases = layout.saved_phases(source, seed)
+  phases = checkpoint_names.saved_phases(source, seed)
   last = len(old.shape.classes_per_phase) - 1
   if last not in phases:
     raise UserError(
@@ -142,13 +149,16 @@ def _copy_seed(source, target, old, config, seed):
       "repeat the command of the run, or choose another run",
     )
   begin = phase_lib.begin_run(seed, config)
+  run = claim.run_name(layout.read_config(target))
   for phase in phases:
+    name = checkpoint_names.name(phase)
     state, info = learners.run_state(source, old, seed, phase)
     # Where its records end is another place once other seeds have gone on.
     checkpoint.save(
-      layout.checkpoint_dir(target, seed) / layout.checkpoint_name(phase),
+      layout.checkpoint_dir(target, seed) / name,
       pack_state(grown(state, begin)),
       info | {"log": None},
+      checkpoint_names.place(run, seed, name),
     )
   for phase in range(last + 1):
     arrays = layout.phase_arrays_path(source, seed, phase)

@@ -22,10 +22,30 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
       file.flush()
       os.fsync(file.fileno())
     os.replace(draft, path)
+    sync(path.parent)
   except BaseException:
     with contextlib.suppress(OSError):
       draft.unlink(missing_ok=True)
     raise
+
+
+def sync(path: Path) -> None:
+  """Asks the disk to hold a file, or the names in a directory."""
+  if path.is_dir() and os.name == "nt":
+    return
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def make_directory(path: Path) -> None:
+  """Makes a directory, and those above it, that a power failure leaves there."""
+  if not path.is_dir():
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    sync(path.parent)
 
 
 def is_draft(path: Path) -> bool:

@@ -27,11 +27,13 @@ class Run:
     path: the work directory.
     config: config.json, empty when there is none.
     results: results.json; of an unfinished run what it would be so far.
+    problems: a sentence for everything that was to be read and is damaged.
   """
 
   path: Path
   config: dict[str, Any]
   results: dict[str, Any]
+  problems: list[str] = dataclasses.field(default_factory=list, compare=False)
 
   @property
   def phases_left(self) -> int:
@@ -41,8 +43,29 @@ class Run:
 
   @functools.cached_property
   def metrics(self) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
-    return read_metrics(self.path)
+    """The lines of metrics.jsonl; bad ones are among `problems`."""
+    found: list[str] = []
+    lines = read_metrics(self.path, found)
+    there = {
+      (line["seed"], line["phase"])
+      for line in lines
+      if line.get("kind") == "phase"
+    }
+    measured = [
+      (run["seed"], phase["phase"])
+      for run in self.results["runs"]
+      for phase in run["phases"]
+    ]
+    if missing := len(set(measured) - there):
+      found.append(
+        f"{layout.metrics_path(self.path)} lacks {missing} of {len(measured)}"
+        " phases: curves and durations are incomplete."
+      )
+    self._add(found)
+    return lines
+
+  def _add(self, problems):
+    self.problems.extend(one for one in problems if one not in self.problems)
 
   @property
   def durations(self) -> list[float]:
@@ -56,8 +79,15 @@ class Run:
   def arrays(
     self, seed: int, phase: int, prefix: str = ""
   ) -> dict[str, np.ndarray]:
-    """What a phase saved under names with a prefix; empty when nothing."""
-    return read_phase_arrays(self.path, seed, phase, prefix)
+    """What a phase saved under names with a prefix; empty when nothing.
+
+    A damaged file is among `problems`, and as good as none.
+    """
+    try:
+      return read_phase_arrays(self.path, seed, phase, prefix)
+    except WorkdirError as error:
+      self._add([f"{error.problem}, and pictures of it are left out."])
+      return {}
 
 
 def load_run(workdir: AnyPath, *, unfinished: bool = False) -> Run:
@@ -110,5 +140,6 @@ def _unfinished(path):
   config = layout.read_config(path)
   if "results" not in config:
     return None
-  results = records.unfinished(config["results"], read_metrics(path))
-  return None if results is None else Run(path, config, results)
+  problems: list[str] = []
+  results = records.unfinished(config["results"], read_metrics(path, problems))
+  return None if results is None else Run(path, config, results, problems)

@@ -41,13 +41,28 @@ _TENSORBOARD = "tensorboard"
 # Within a checkpoint: arrays, what is not an array, checksums of both.
 ARRAYS, INFO, MANIFEST = "arrays", "info.json", "manifest.json"
 
+# What is known of results before anything was measured.
+HEADER = {
+  "title": str,  # A name for people.
+  "dataset": str,
+  "method": str,
+  "exemplars": str,  # "random", "herding" or "mnemonics".
+  "memory": str,  # "per_class:20" or "total:2000".
+  "readout": str,  # The read-out that counts for this method.
+  "preset": Maybe(str),  # Of the command line.
+  "schedule": str,  # "paper", or "reduced" for anything else.
+  "departures": Maybe(list),  # In what it differs from the paper, in words.
+  "classes_per_phase": [int],
+  "class_names": [str],  # In the order in which they are learned.
+}
 CONFIG = {
   "format": Maybe(int),  # See FORMAT.
   "command": Maybe(str),  # What was typed to begin the run.
   "settings": Maybe({}),  # All that decides the numbers.
-  "config": Maybe(OrNull({})),  # phase.Config, by class and field.
+  # phase.Config, by class and field.
+  "config": Maybe(OrNull({"class": str, "fields": {}})),
   "class_names": Maybe([str]),  # In the order in which they are learned.
-  "results": Maybe({}),  # What results.json will say before its numbers.
+  "results": Maybe(HEADER),  # What results.json will say before its numbers.
   "data": Maybe(int),  # CRC-32 of the images and labels.
   "numerics": Maybe(int),  # Version of the numbers; see `version.NUMERICS`.
   "environment": Maybe({}),  # Python, packages, commit, devices, date.
@@ -84,18 +99,7 @@ SEED_RESULT = {
 
 # Mean over the seeds, half-width of its 95 % interval (null for one seed).
 ESTIMATE = {"mean": NUMBER, "ci95": Maybe(OrNull(NUMBER))}
-RESULTS = {
-  "title": str,  # A name for people.
-  "dataset": str,
-  "method": str,
-  "exemplars": str,  # "random", "herding" or "mnemonics".
-  "memory": str,  # "per_class:20" or "total:2000".
-  "readout": str,  # The read-out that counts for this method.
-  "preset": Maybe(str),  # Of the command line.
-  "schedule": str,  # "paper", or "reduced" for anything else.
-  "departures": Maybe(list),  # In what it differs from the paper, in words.
-  "classes_per_phase": [int],
-  "class_names": [str],  # In the order in which they are learned.
+RESULTS = HEADER | {
   "seeds": [int],
   "runs": [SEED_RESULT],  # In the order of `seeds`.
   "summary": Each(  # By read-out.
@@ -149,6 +153,14 @@ class WorkdirError(UserError):
   """
 
 
+class DamagedFile(WorkdirError):
+  """A file of a work directory that is not what a run has written.
+
+  >>> str(damaged(Path("out/results.json"), "it is empty"))
+  'out/results.json is damaged (it is empty); remove it and repeat the command of the run, which writes it again.'
+  """
+
+
 # Where files are.
 
 
@@ -192,31 +204,6 @@ def seeds(workdir: AnyPath) -> list[int]:
   """Of which something is there."""
   found = (re.fullmatch(r"seed_(\d+)", p.name) for p in Path(workdir).glob("*"))
   return sorted(int(name[1]) for name in found if name)
-
-
-def saved_phases(workdir: AnyPath, seed: int) -> list[int]:
-  """Those with a checkpoint of their end."""
-  names = [path.name for path in checkpoint_dir(workdir, seed).glob("*")]
-  places = filter(None, map(parse_checkpoint_name, names))
-  return sorted(phase for phase, part in places if part is None)
-
-
-def checkpoint_name(phase: int, part: int | None = None) -> str:
-  """Of the state after a phase, or of the n-th part within it."""
-  name = f"phase_{phase:02d}"
-  return name if part is None else f"{name}_part_{part:03d}"
-
-
-def parse_checkpoint_name(name: str) -> tuple[int, int | None] | None:
-  """The phase and the part; None for what is not a checkpoint.
-
-  >>> parse_checkpoint_name("phase_03_part_007")
-  (3, 7)
-  """
-  found = re.fullmatch(r"phase_(\d{2,})(?:_part_(\d{3,}))?", name)
-  if found is None:
-    return None
-  return int(found[1]), None if found[2] is None else int(found[2])
 
 
 # JSON.
@@ -336,11 +323,14 @@ def unreadable(path: Path, error: OSError) -> WorkdirError:
   )
 
 
-def damaged(path: Path, why: object) -> WorkdirError:
+def damaged(path: Path, why: object) -> DamagedFile:
   """The error for a file that is not what a run has written."""
-  fix = (
-    "remove it and repeat the command of the run, which writes it again"
-    if path.name in (_RESULTS, _SEED_RESULT)
-    else "restore it from a copy, or choose another `workdir`"
-  )
-  return WorkdirError(path.name, f"{path} is damaged ({why})", fix)
+  fix = {
+    _CONFIG: "repeat the command of the run, which writes it again",
+    _RESULTS: _AGAIN,
+    _SEED_RESULT: _AGAIN,
+  }.get(path.name, "restore it from a copy, or remove it")
+  return DamagedFile(path.name, f"{path} is damaged ({why})", fix)
+
+
+_AGAIN = "remove it and repeat the command of the run, which writes it again"

@@ -17,7 +17,8 @@ from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.nn.identity import identity, restore
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase import Config
-from mnemonics_jax.runs import checkpoint, layout
+from mnemonics_jax.runs import checkpoint, checkpoint_names, layout
+from mnemonics_jax.runs.claim import run_name
 from mnemonics_jax.runs.packing import pack_state, unpack_state
 
 
@@ -168,9 +169,9 @@ _NAME_ONE = (
 )
 
 
-def _read(path):
+def _read(path, place=None):
   try:
-    return checkpoint.restore(path)
+    return checkpoint.restore(path, place)
   except (checkpoint.Damaged, OSError) as error:
     problem = str(error)
     if not path.exists():
@@ -187,8 +188,9 @@ def run_config(path: Path, network: Any = None) -> Config:
     path: the work directory.
     network: of the caller, if it is not one of this package.
   """
-  description = layout.read_config(path).get("config")
-  if description is None:
+  config = layout.read_config(path)
+  description = config.get("config")
+  if description is None or "class_names" not in config:
     raise UserError(
       "path",
       f"{layout.config_path(path)} does not describe the model: an older version"
@@ -203,8 +205,9 @@ def run_config(path: Path, network: Any = None) -> Config:
 
 def run_state(path: Path, config: Config, seed: int, phase: int):
   """What a seed of a run knew after a phase, and the info of its checkpoint."""
-  name = layout.checkpoint_name(phase)
-  tree, info = _read(layout.checkpoint_dir(path, seed) / name)
+  name, run = checkpoint_names.name(phase), run_name(layout.read_config(path))
+  place = checkpoint_names.place(run, seed, name)
+  tree, info = _read(layout.checkpoint_dir(path, seed) / name, place)
   memory = memory_lib.empty(
     config.model.classes,
     config.sizes.class_exemplars,
@@ -244,7 +247,7 @@ def _choice(path, seed, phase):
       f"`seed={seed}` has nothing saved in {path}",
       f"there is {', '.join(map(str, seeds)) or 'none'}",
     )
-  phases = layout.saved_phases(path, seed)
+  phases = checkpoint_names.saved_phases(path, seed)
   if phase is None and phases:
     phase = phases[-1]
   if phase not in phases:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mnemonics_jax.runs import layout
+from mnemonics_jax.runs import files, layout
 from mnemonics_jax.runs.schema import mismatch
 from mnemonics_jax.runs.tensorboard import Events
 
@@ -33,11 +33,15 @@ class MetricsLog:
 
   def __enter__(self) -> "MetricsLog":
     self._workdir.mkdir(parents=True, exist_ok=True)
-    self._file = open(layout.metrics_path(self._workdir), "a+b", buffering=0)
+    self._file = self._open()
     self._file.seek(0)
     self._file.truncate(self._file.read().rfind(b"\n") + 1)
+    files.sync(self._workdir)
     self._copy()
     return self
+
+  def _open(self):
+    return open(layout.metrics_path(self._workdir), "a+b", buffering=0)
 
   def __exit__(self, *_: object) -> None:
     if self._file:
@@ -55,30 +59,42 @@ class MetricsLog:
   def _size(self):
     return self._opened.seek(0, os.SEEK_END)
 
-  def truncate(self, size: int) -> None:
-    """Forgets what was written after the file had this size."""
-    if size < self._size:
-      self._opened.truncate(size)
+  def truncate(self, size: int, seed: int) -> int:
+    """Forgets what a seed wrote after the file had this size.
+
+    Returns:
+      How many bytes are missing, if somebody has taken some.
+    """
+    self._opened.seek(0)
+    there, kept, end = 0, b"", 0
+    for line in self._opened.read().splitlines(keepends=True):
+      if there < size or _seed_of(line) not in (seed, None):
+        kept, end = kept + line, there + len(line)
+      there += len(line)
+    if len(kept) < end:  # Something between what is kept.
+      with files.replacing(layout.metrics_path(self._workdir)) as file:
+        file.write(kept)
+      self._opened.close()
+      self._file = self._open()
+    elif end < there:
+      self._opened.truncate(end)
+    if len(kept) < there:
       self._copy()
+    return max(size - there, 0)
 
   def _copy(self):
     """Shows TensorBoard what is in the file, and nothing else."""
     if self._events:
-      records = []
-      # Whoever reads the log will say what is wrong with it.
-      with contextlib.suppress(layout.WorkdirError):
-        records = read_metrics(self._workdir)
-      self._events.restart(records)
+      self._events.restart(read_metrics(self._workdir))
 
   def start_of(self, seed: int, phase: int = 0) -> int:
     """The size before the first record of a seed in this phase or a later one."""
     self._opened.seek(0)
     size = 0
     for line in self._opened.read().splitlines(keepends=True):
-      with contextlib.suppress(ValueError):
-        record = json.loads(line)
-        if record.get("seed") == seed and record.get("phase", 0) >= phase:
-          break
+      record = _record(line)
+      if record.get("seed") == seed and record.get("phase", 0) >= phase:
+        break
       size += len(line)
     return size
 
@@ -101,15 +117,35 @@ class MetricsLog:
       self._events.add(record)
 
 
-def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def _record(line):
+  """The object in a line, empty if there is none."""
+  with contextlib.suppress(ValueError, RecursionError):
+    record = json.loads(line)
+    if isinstance(record, dict):
+      return record
+  return {}
+
+
+def _seed_of(line):
+  return _record(line).get("seed")
+
+
+def read_metrics(
+  workdir: str | os.PathLike[str], problems: list[str] | None = None
+) -> list[dict[str, Any]]:
   """All complete records of a work directory, oldest first.
 
   >>> first, second, *_ = read_metrics("finished_run")
   >>> first["kind"], first["stage"], first["loss"], second["loss"]
   ('epoch', 'train', 2.0, 1.0)
 
+  Args:
+    workdir: where they are.
+    problems: gets a sentence for every line that is left out, for it is not what
+      it should be.
+
   Raises:
-    WorkdirError: when a line is not what it should be; the message names it.
+    WorkdirError: the file may not be read.
   """
   path = layout.metrics_path(workdir)
   if not path.exists():
@@ -124,12 +160,15 @@ def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
       record = json.loads(line)
     except (ValueError, RecursionError):
       record = None
-    if not isinstance(record, dict):
-      raise layout.damaged(path, f"line {number} is not a JSON object")
-    fields = layout.METRICS.get(str(record.get("kind")), {})
-    if problem := mismatch(record, fields, f"line {number}"):
-      raise layout.damaged(path, problem)
-    records.append(record)
+    if isinstance(record, dict):
+      fields = layout.METRICS.get(str(record.get("kind")), {})
+      problem = mismatch(record, fields, f"line {number}")
+    else:
+      problem = f"line {number} is not a JSON object"
+    if not problem:
+      records.append(record)
+    elif problems is not None:
+      problems.append(f"{path} is damaged: {problem}, and is left out.")
   return records
 
 

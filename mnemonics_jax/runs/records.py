@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
+from mnemonics_jax.runs import layout
+from mnemonics_jax.runs.schema import mismatch
 
 if TYPE_CHECKING:  # It needs JAX, and a report only needs `summary`.
   import mnemonics_jax.types
@@ -134,8 +136,12 @@ def unfinished(
   """
   phases: dict[int, list[Mapping[str, Any]]] = {}
   for line in lines:
-    if line.get("kind") == "phase" and {"accuracy", "by_group"} <= line.keys():
-      phases.setdefault(line["seed"], []).append(line)
+    if line.get("kind") != "phase" or mismatch(line, layout.PHASE):
+      continue
+    before = phases.setdefault(line["seed"], [])
+    if line["phase"] == len(before):  # One that is missing ends what is known.
+      before.append(line)
+  phases = {seed: found for seed, found in phases.items() if found}
   if not phases:
     return None
   count = min(map(len, phases.values()))

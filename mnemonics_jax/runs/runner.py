@@ -18,10 +18,10 @@ from mnemonics_jax.progress import (
   ignore,
 )
 from mnemonics_jax.runs import convolutions, layout, records
-from mnemonics_jax.runs.claim import claimed
+from mnemonics_jax.runs.claim import claimed, run_name
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
-from mnemonics_jax.runs.seed_run import run_seed
+from mnemonics_jax.runs.seed_run import finished_record, run_seed
 from mnemonics_jax.runs.signals import CONTINUE, Stop
 
 
@@ -57,7 +57,6 @@ def run(
   base_models: str | Path | None = None,
   saving: Policy = Policy(),
   advice: str = CONTINUE,
-  patience: float | None = None,
 ) -> dict[str, Any]:
   """Trains once per seed and returns (and writes) the results.
 
@@ -88,9 +87,9 @@ def run(
     report: hears where it is.
     tensorboard: whether TensorBoard events are written, too.
     base_models: where models of phase 0 are kept, None to train each anew.
-    saving: when checkpoints are written, and which are kept.
+    saving: when checkpoints are written, which are kept, and how long a signal
+      waits for one.
     advice: a sentence on how to continue, if somebody stops it.
-    patience: seconds after which a signal ends it, saved or not; None waits.
 
   Returns:
     The object in results.json.
@@ -109,19 +108,20 @@ def run(
   stop, described = Stop(advice), description(config, stream, labels)
   with (
     claimed(workdir, settings, stream.checksum, **described) as moved,
-    stop.listening(f"What is saved in {workdir} is safe.", patience),
+    stop.listening(f"What is saved in {workdir} is safe.", saving.patience),
     MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
-    result = functools.partial(layout.seed_result_path, workdir)
-    pending = [seed for seed in seeds if not result(seed).exists()]
+    name = run_name(layout.read_config(workdir))
+    ended = functools.partial(finished_record, workdir, run=name, report=report)
+    done = {seed: ended(seed, phases=len(stream)) for seed in seeds}
+    pending = [seed for seed, record in done.items() if record is None]
     _announce(report, config, stream, pending, moved)
     for seed in pending:
       report(SeedBegins(seed))
-      saver = Saver(seed, workdir, saving, log, stop, report)
-      record = run_seed(config, stream, saver, report, base_models)
-      layout.write_seed_result(workdir, seed, record)
-    done = [layout.read_seed_result(workdir, seed) for seed in seeds]
-    results = records.results(header(config, stream, labels), done)
+      saver = Saver(seed, workdir, saving, log, stop, report, name)
+      done[seed] = run_seed(config, stream, saver, report, base_models)
+      layout.write_seed_result(workdir, seed, done[seed])
+    results = records.results(header(config, stream, labels), [*done.values()])
     layout.write_results(workdir, results)
     return results
 

@@ -22,7 +22,12 @@ from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase.stage import Journal
 from mnemonics_jax.progress import Note, Report
-from mnemonics_jax.runs import checkpoint, convolutions, layout
+from mnemonics_jax.runs import (
+  checkpoint,
+  checkpoint_names,
+  convolutions,
+  layout,
+)
 from mnemonics_jax.runs.clock import Clock
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.packing import (
@@ -45,15 +50,19 @@ class Policy:
   """When to save and what to keep.
 
   >>> Policy(every=60.0)  # Once a minute; what a phase ends with stays.
-  Policy(every=60.0, keep=None)
+  Policy(every=60.0, keep=None, patience=None)
 
   Attributes:
     every: seconds between checkpoints within a phase.
     keep: how many checkpoints of phases to keep, None for all.
+    patience: seconds after which a signal ends a run that does not come to its
+      next checkpoint, or the time that two steps and a save have taken, if that
+      is longer; None waits.
   """
 
   every: float = 180.0
   keep: int | None = None
+  patience: float | None = None
 
   def __post_init__(self):
     if not 0 <= self.every < float("inf"):
@@ -61,6 +70,12 @@ class Policy:
         "every",
         f"`every={self.every}` must be 0 or more seconds",
         "180 is usual",
+      )
+    if self.patience is not None and not 0 <= self.patience < float("inf"):
+      raise UserError(
+        "patience",
+        f"`patience={self.patience}` must be 0 or more seconds",
+        "25 is usual",
       )
     if self.keep is not None and self.keep < 1:
       raise UserError(
@@ -78,6 +93,7 @@ class Saver(Journal):
     log: the metrics; they go back to where a checkpoint was made.
     stop: asked at every opportunity to save.
     report: hears what a person should know.
+    run: name of the run, which its checkpoints hold; see `claim.run_name`.
 
   Attributes:
     seed: see above.
@@ -95,11 +111,12 @@ class Saver(Journal):
     log: MetricsLog,
     stop: Stop,
     report: Report,
+    run: str = "",
   ):
     self.clock = Clock()
     self.seed, self.workdir, self.log = seed, workdir, log
     self.directory = layout.checkpoint_dir(workdir, seed)
-    self._policy = policy
+    self._policy, self._run = policy, run
     self._stop, self._report = stop, report
     self._saved = time.monotonic()
     self._begin_phase(0)
@@ -150,7 +167,10 @@ class Saver(Journal):
     elif found:
       tree, info = found
       leaves = tree.get("running", {})
-      self._finished = tree.get("finished", {})
+      finished = tree.get("finished", {})
+      self._finished = {
+        name: finished[name] for name in info.get("finished", finished)
+      }
       self._running = info["stage"], [leaves[name] for name in sorted(leaves)]
       self.clock.restart(info["seconds"])
       log_size = info["log"]
@@ -158,7 +178,8 @@ class Saver(Journal):
       raise UserError(
         "workdir",
         f"{damaged[0]}, and there is no older checkpoint",
-        "start over in another `workdir`",
+        f"restore it from a copy, or remove {self.directory} to begin seed"
+        f" {self.seed} again",
       )
     if log_size is None:
       log_size = self.log.start_of(self.seed)
@@ -171,7 +192,11 @@ class Saver(Journal):
           f"Since this checkpoint was made, {change}: bits differ, numbers agree"
           " to rounding."
         )
-    self.log.truncate(log_size)
+    if lost := self.log.truncate(log_size, self.seed):
+      self._say(
+        f"{lost} bytes of {layout.metrics_path(self.workdir)} are gone since the"
+        " checkpoint was made: curves will lack these epochs, results will not."
+      )
     for error in damaged:
       aside = error.path.with_name(f"damaged_{error.path.name}")
       shutil.rmtree(aside, ignore_errors=True)
@@ -196,7 +221,7 @@ class Saver(Journal):
     """The first checkpoint that can be read, from the last; notes the others."""
     for name in reversed(names):
       try:
-        return checkpoint.restore(self.directory / name)
+        return checkpoint.restore(self.directory / name, self._place(name))
       except checkpoint.Damaged as error:
         damaged.append(error)
       except OSError as error:
@@ -231,6 +256,7 @@ class Saver(Journal):
     self._save_if_due(stage, jax.tree.leaves(state))
 
   def _save_if_due(self, stage, leaves):
+    self._stop.opportunity()
     waited = time.monotonic() - self._saved
     due = processes.all_max(waited >= self._policy.every)
     if not due and not self._stop.agreed():
@@ -241,9 +267,13 @@ class Saver(Journal):
     tree = {"running": {f"{i:05d}": x for i, x in enumerate(to_host(leaves))}}
     tree["finished"] = self._finished
     self._save(
-      layout.checkpoint_name(self._phase, number),
+      checkpoint_names.name(self._phase, number),
       {name: part for name, part in tree.items() if part},
-      {"stage": stage, "seconds": self.clock.read()},
+      {
+        "stage": stage,
+        "finished": [*self._finished],  # As they ended; arrays are sorted.
+        "seconds": self.clock.read(),
+      },
       f"in phase {self._phase}{self._stage()}",
     )
     self._stop.obey()
@@ -261,7 +291,7 @@ class Saver(Journal):
     self._begin_phase(state.phase)
     info = {"classes_seen": state.classes_seen, "records": records}
     done = state.phase - 1
-    name = layout.checkpoint_name(done)
+    name = checkpoint_names.name(done)
     self._save(name, pack_state(state), info, f"after phase {done}")
     self._stop.obey()
 
@@ -275,7 +305,10 @@ class Saver(Journal):
       "format": _FORMAT,
     }
     try:
-      size = checkpoint.save(self.directory / name, tree, info)
+      with self._stop.saving():
+        size = checkpoint.save(
+          self.directory / name, tree, info, self._place(name)
+        )
     except OSError as error:
       raise DiskError(
         "workdir",
@@ -288,6 +321,9 @@ class Saver(Journal):
     seconds = self._saved - began
     self._say(f"Checkpoint {where}: {size / 1e6:.1f} MB in {seconds:.1f} s.")
 
+  def _place(self, name):
+    return checkpoint_names.place(self._run, self.seed, name)
+
   def _prune(self):
     parts, current = self._parts(), self._parts(self._phase)[-_PARTS:]
     old = [name for name in parts if name not in current]
@@ -297,22 +333,10 @@ class Saver(Journal):
       shutil.rmtree(self.directory / name, ignore_errors=True)
 
   def _phases(self):
-    return self._names(lambda _, part: part is None)
+    return checkpoint_names.of_phases(self.directory)
 
   def _parts(self, phase=None):
-    wanted = lambda p, part: part is not None and phase in (None, p)
-    return self._names(wanted)
-
-  def _names(self, wanted):
-    """Names of the checkpoints that are wanted, oldest first."""
-    names = [path.name for path in self.directory.glob("*")]
-    found = {name: layout.parse_checkpoint_name(name) for name in names}
-    places = {
-      name: (place[0], -1 if place[1] is None else place[1])
-      for name, place in found.items()
-      if place is not None and wanted(*place)
-    }
-    return sorted(places, key=lambda name: places[name])
+    return checkpoint_names.of_parts(self.directory, phase)
 
 
 def _unfit(info):

@@ -9,9 +9,16 @@ from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.phase import Config
-from mnemonics_jax.progress import Event, PhaseEnds, Report, StepReport
+from mnemonics_jax.progress import Event, Note, PhaseEnds, Report, StepReport
+from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import base_models as base_models_lib
-from mnemonics_jax.runs import phase_arrays, records
+from mnemonics_jax.runs import (
+  checkpoint,
+  checkpoint_names,
+  layout,
+  phase_arrays,
+  records,
+)
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Saver
 
@@ -102,6 +109,57 @@ def run_seed(
     saver.end_phase(state, phases)
     report(PhaseEnds(number, result.classes_seen, record["accuracy"]))
   return records.run_record(seed, phases)
+
+
+def finished_record(
+  workdir: Path, seed: int, phases: int, run: str, report: Report
+) -> dict[str, Any] | None:
+  """What a seed that has ended has measured, None if it has not.
+
+  A damaged result.json is made again from the last checkpoint.
+
+  Args:
+    workdir: of the run.
+    seed: its number.
+    phases: of the run.
+    run: name of the run; see `claim.run_name`.
+    report: hears what a person should know.
+  """
+  path, problem = layout.seed_result_path(workdir, seed), None
+  if path.exists():
+    try:
+      record = layout.read_seed_result(workdir, seed)
+      if _fits(record, seed, phases):
+        return record
+      raise layout.damaged(path, "it is not of this seed and its phases")
+    except layout.DamagedFile as error:
+      problem = error
+  name = checkpoint_names.name(phases - 1)
+  directory = layout.checkpoint_dir(workdir, seed)
+  try:
+    place = checkpoint_names.place(run, seed, name)
+    _, info = checkpoint.restore(directory / name, place)
+  except (checkpoint.Damaged, OSError):
+    if problem is not None and not checkpoint_names.of_phases(directory):
+      raise problem from None  # Nothing is left that it could be made of.
+    return None
+  record = records.run_record(seed, info["records"])
+  layout.write_seed_result(workdir, seed, record)
+  if problem is not None:
+    text = f"{problem.problem}; it was written again from {name}."
+    report(Note(f"Note: {text}"))
+  return record
+
+
+def _fits(record, seed, phases):
+  """Whether a record is one of this seed, with all that results are made of."""
+  measured = [record["average"], record["forgetting"]]
+  for phase in record["phases"]:
+    measured += [phase["accuracy"], phase["by_group"]]
+  return (
+    (record["seed"], len(record["phases"])) == (seed, phases)
+    and all(part.keys() >= READOUTS.keys() for part in measured)
+  )  # fmt: skip
 
 
 class _EpochWriter:

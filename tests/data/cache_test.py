@@ -1,5 +1,6 @@
 """The cache returns what was stored, or builds again; it never fails a run."""
 
+import json
 import os
 
 import numpy as np
@@ -94,7 +95,22 @@ def flip_last_byte(path):
   path.write_bytes(content)
 
 
+def change_meta(name, value):
+  def change(entry):
+    meta = json.loads((entry / "meta.json").read_text())
+    assert meta["fields"][name] != value
+    meta["fields"][name] = value
+    (entry / "meta.json").write_text(json.dumps(meta))
+
+  return change
+
+
 DAMAGE = {
+  "other mean": change_meta("mean", [0.5, 0.5, 0.4]),
+  "other std": change_meta("std", [0.25, 0.25, 1e9]),
+  "other names": change_meta("class_names", ["<b>", "a"]),
+  "other name": change_meta("name", "tset"),
+  "other notes": change_meta("notes", []),
   "flipped pixel": lambda entry: flip_last_byte(entry / "train_images.npy"),
   "flipped label": lambda entry: flip_last_byte(entry / "test_labels.npy"),
   "truncated": lambda entry: os.truncate(entry / "train_images.npy", 300),

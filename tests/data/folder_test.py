@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+import shutil
 
 import numpy as np
 from PIL import Image
@@ -30,6 +31,23 @@ def test_train_and_val(root):
   np.testing.assert_array_equal(dataset.train_images[:5], [[[RED] * 8] * 8] * 5)
   np.testing.assert_array_equal(dataset.test_images[1], [[BLUE] * 8] * 8)
   assert dataset.notes == ()
+
+
+def test_other_suffixes_are_mentioned(root):
+  for name in ("a.tif", "b.TIF", "c.gif", "d", ".hidden.tif"):
+    (root / "train" / "cat" / name).touch()
+  (note,) = load(root).notes
+  assert note.startswith("4 files are left out for their suffix: 2 .tif, 1 ")
+  assert ".gif" in note and "without" in note and ".webp" in note
+  (root / "val" / "dog" / "e.heic").touch()  # And from the cache.
+  assert "5 files are left out" in load(root).notes[0]
+
+
+def test_a_val_that_is_train_is_mentioned(root):
+  shutil.rmtree(root / "val")
+  (root / "val").symlink_to("train")
+  (note,) = load(root).notes
+  assert note.startswith("val/ is the same directory as train/")
 
 
 def test_second_load_decodes_nothing(root, monkeypatch):

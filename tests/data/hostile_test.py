@@ -96,7 +96,7 @@ def test_huge_images_in_records_are_refused_undecoded(tmp_path, monkeypatch):
   feature["image"].bytes_list.value.append((tmp_path / "bomb.png").read_bytes())
   body = example.SerializeToString()
   (tmp_path / "3.0.2/cifar100-test.tfrecord-00000-of-00001").write_bytes(
-    struct.pack("<Q", len(body)) + b"crc_" + body + b"crc_"
+    data_files.framed(body)
   )
   sizes = []
   load = ImageFile.ImageFile.load

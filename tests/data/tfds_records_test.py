@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import struct
 
 import pytest
 from support import data_files
@@ -27,17 +26,36 @@ def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
     for i, part in enumerate((records[:60], records[60:])):
       name = path.name.replace("array_record", "tfrecord")
       name = name.replace("00000-of-00001", f"0000{i}-of-00002")
-      (directory / name).write_bytes(
-        b"".join(
-          struct.pack("<Q", len(r)) + b"crc_" + r + b"crc_" for r in part
-        )
-      )
+      (directory / name).write_bytes(b"".join(map(data_files.framed, part)))
   data_files.assert_same_arrays(
     data_files.load_cifar(tmp_path, tmp_path / "cache"), expected
   )
   os.truncate(directory / "cifar100-test.tfrecord-00001-of-00002", 5000)
   with pytest.raises(data.DataError, match="truncated"):
     data_files.load_cifar(tmp_path, tmp_path / "cache")
+
+
+def test_no_bit_of_a_tfrecord_goes_unguarded(tmp_path):
+  """Wherever it is: in a length, in a record, in a checksum."""
+  records = [b"a" * 20, b"b" * 5]
+  path = tmp_path / "cifar100-test.tfrecord-00000-of-00001"
+  whole = b"".join(map(data_files.framed, records))
+  path.write_bytes(whole)
+  assert list(tfds_records._records(path)) == records
+  for at in range(len(whole)):
+    changed = bytearray(whole)
+    changed[at] ^= 1 << at % 8
+    path.write_bytes(changed)
+    with pytest.raises(ValueError, match=r"differ|truncated"):
+      list(tfds_records._records(path))
+
+
+def test_extra_shards_are_called_extra(tmp_path):
+  data_files.write_tfds(tmp_path / "3.0.2", data_files.cifar_arrays())
+  first = tmp_path / "3.0.2" / "cifar100-train.tfrecord-00000-of-00002"
+  shutil.copy(first, first.with_name("cifar100-train.tfrecord-00000-of-00005"))
+  with pytest.raises(data.DataError, match=r"has 3 files .* be 2; .* extra"):
+    tfds_records.files(tmp_path / "3.0.2")
 
 
 def test_other_tfds_formats_are_explained(tmp_path):

@@ -72,6 +72,7 @@ COMMON = {
   "images_per_class": ["0", "-1", "all"],
   "checkpoint_every": ["-1", "nan", "inf", "often"],
   "keep": ["0", "-1", "all", "1.5"],
+  "patience": ["-1", "nan", "inf", "much"],
   "workdir": ["", "a_file", "a_file/below", "full", "damaged", LONG],
   "fresh": ["maybe", "2", ""],
   "base_models": ["", "a_file", "a_file/below", LONG],

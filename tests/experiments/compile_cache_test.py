@@ -1,5 +1,8 @@
 """Programs are found again, and a missing cache stops nobody."""
 
+import os
+import zlib
+
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 import jax.numpy as jnp
@@ -55,3 +58,50 @@ def test_without_a_place_everything_is_compiled(tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
   _compile()
   assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "other"])
+def test_a_damaged_entry_is_replaced(tmp_path, monkeypatch, capfd, damage):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  hit = "/jax/compilation_cache/cache_hits"
+  _compile()
+  entries = sorted((tmp_path / "mnemonics_jax/xla").glob("*-cache"))
+  whole = {path: path.read_bytes() for path in entries}
+  for path, content in whole.items():
+    flipped = bytearray(content)
+    flipped[len(flipped) // 2] ^= 1
+    path.write_bytes(
+      {
+        "truncated": content[: len(content) // 2],
+        "empty": b"",
+        "flipped": bytes(flipped),
+        "other": zlib.compress(b"not a program at all"),
+      }[damage]
+    )
+  assert hit not in _compile()
+  assert capfd.readouterr() == ("", "")
+  assert all(path.stat().st_size > 0 for path in entries)
+  assert hit in _compile()
+
+
+def test_a_directory_of_others_is_not_used(tmp_path, monkeypatch, capsys):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  hit, path = "/jax/compilation_cache/cache_hits", tmp_path / "mnemonics_jax"
+  _compile()
+  assert [oct(p.stat().st_mode & 0o777) for p in (path, path / "xla")] == [
+    *("0o700", "0o700")
+  ]
+  capsys.readouterr()
+  for folder in (path, path / "xla"):
+    folder.chmod(0o777)
+    before = sorted(path.rglob("*"))
+    assert hit not in _compile()
+    assert sorted(path.rglob("*")) == before
+    told = capsys.readouterr().err
+    assert told.startswith(f"Note: others may write to {folder}, so compiled")
+    assert told.count("\n") == 1
+    folder.chmod(0o700)
+  someone_else = os.geteuid() + 1
+  monkeypatch.setattr(os, "geteuid", lambda: someone_else)
+  assert hit not in _compile()
+  assert "belongs to another user" in capsys.readouterr().err

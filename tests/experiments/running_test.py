@@ -66,7 +66,6 @@ def test_settings_become_a_call_of_the_library(library):
       ("dataset tiny (paper: CIFAR-100 and ImageNet)",),
     ),
     "tensorboard": False,
-    "patience": 8.0,
   }
 
 
@@ -173,7 +172,7 @@ def test_saving_and_places_are_those_of_the_flags(tmp_path, library):
       base_models=str(tmp_path / "models"), tensorboard="false",
     )  # fmt: skip
   ((_, options),) = library.calls
-  assert options["saving"] == runs.Policy(5.0, 2)
+  assert options["saving"] == runs.Policy(5.0, 2, 25.0)
   assert options["base_models"] == tmp_path / "models"
   assert options["tensorboard"] is False
   assert options["advice"] == "The same command continues from there."

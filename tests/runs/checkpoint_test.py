@@ -1,6 +1,7 @@
 """A checkpoint comes back as it was written, or not at all."""
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,9 @@ TREE = {
   "images": np.arange(256, dtype=np.uint8),
   "count": np.array(3),
 }
+
+# Patterns, separators of other systems, and what is no text at all.
+ODD_NAMES = ("[1]", "*", "?", "a\\b", "{a,1}", "line\n", "\udcff")
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
   def fail(*_, **__):
     raise OSError("No space left on device")
 
-  monkeypatch.setattr(checkpoint, "_sync", fail)
+  monkeypatch.setattr(checkpoint.files, "sync", fail)
   with pytest.raises(OSError, match="No space"):
     checkpoint.save(tmp_path / "saved", TREE)
   assert list(tmp_path.iterdir()) == []
@@ -96,3 +100,81 @@ def test_a_cifar_checkpoint_stays_small(tmp_path):
   state = PhaseState(model.init(key), memory, key, 6, 100)
   size = checkpoint.save(tmp_path / "phase_05", packing.pack_state(state))
   assert 6e6 < size < 30e6
+
+
+def test_a_path_may_have_any_name(tmp_path):
+  """Orbax takes some characters for patterns and others for separators."""
+  (tmp_path / "1").mkdir()  # What the pattern would find.
+  for number, name in enumerate(ODD_NAMES):
+    path = tmp_path / name / "saved"
+    checkpoint.save(path, {"a": np.full(2, number)}, {"n": number})
+    tree, info = checkpoint.restore(path)
+    assert (tree["a"].tolist(), info) == ([number] * 2, {"n": number})
+  assert sorted(tmp_path.iterdir()) == sorted(
+    tmp_path / name for name in ("1", *ODD_NAMES)
+  )
+
+
+def test_what_cannot_be_read_back_is_no_checkpoint(tmp_path, monkeypatch):
+  read = checkpoint._read_arrays
+
+  def wrong(path):
+    return read(path) | {"count": np.array(4)}
+
+  def lacking(path):
+    return {name: leaf for name, leaf in read(path).items() if name != "a"}
+
+  def failing(_):
+    raise ValueError("not found")
+
+  for reader in (wrong, lacking, failing):
+    monkeypatch.setattr(checkpoint, "_read_arrays", reader)
+    with pytest.raises(OSError, match="could not be read back"):
+      checkpoint.save(tmp_path / "saved", TREE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_large_arrays_the_structure_is_read_back(tmp_path, monkeypatch):
+  monkeypatch.setattr(checkpoint, "_READ_BACK_BYTES", 10)
+  monkeypatch.setattr(checkpoint, "_read_arrays", None)
+  checkpoint.save(tmp_path / "saved", TREE)
+  structure = checkpoint._structure
+  monkeypatch.setattr(
+    checkpoint, "_structure", lambda path: structure(path) | {"a": None}
+  )
+  with pytest.raises(OSError, match="could not be read back"):
+    checkpoint.save(tmp_path / "other", TREE)
+
+
+def test_a_checkpoint_knows_where_it_belongs(tmp_path):
+  place = {"run": "ab12", "seed": 0, "phase": 2, "part": None}
+  checkpoint.save(tmp_path / "saved", TREE, place=place)
+  checkpoint.restore(tmp_path / "saved", place)
+  checkpoint.restore(tmp_path / "saved")  # Whoever does not care.
+  for name, other in (("run", "cd"), ("seed", 1), ("phase", 1), ("part", 3)):
+    with pytest.raises(checkpoint.Damaged, match=f"written for {name} "):
+      checkpoint.restore(tmp_path / "saved", place | {name: other})
+
+
+def test_a_checkpoint_of_before_belongs_anywhere(saved):
+  checkpoint.restore(saved, {"seed": 3})
+
+
+def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+  synced, rename = [], checkpoint.os.rename
+  monkeypatch.setattr(checkpoint.files, "sync", synced.append)
+
+  def renamed(old, new):
+    if "partial" not in Path(old).name:
+      return rename(old, new)  # One of Orbax's own.
+    everything = {old, *old.rglob("*")}
+    assert everything <= set(synced)
+    # The names in a directory after what they name.
+    for path in everything - {old}:
+      assert synced.index(path) < synced.index(path.parent)
+    synced.clear()
+    return rename(old, new)
+
+  monkeypatch.setattr(checkpoint.os, "rename", renamed)
+  checkpoint.save(tmp_path / "new" / "saved", TREE)
+  assert synced == [tmp_path / "new"]

@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import os
+from pathlib import Path
+import subprocess
 import sys
+import time
 
 import pytest
 from support import interrupted, tiny
@@ -14,6 +18,7 @@ from mnemonics_jax.runs.claim import claimed as claiming
 from mnemonics_jax.runs.lock import locked
 from mnemonics_jax.version import NUMERICS
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = {"epochs": 2, "memory": "per_class:5", "data": "here"}
 
 
@@ -105,6 +110,73 @@ def test_of_two_first_starts_one_is_refused_and_leaves_nothing(tmp_path):
     with pytest.raises(BusyError):
       claim(tmp_path / "out", SETTINGS, 17)
     assert layout.config_path(tmp_path / "out").read_bytes() == before
+
+
+_RACE = """
+import sys, time
+from pathlib import Path
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs.claim import claimed
+me = sys.argv[1]
+print("ready", flush=True)
+for round in range(20):
+  start = float(sys.stdin.readline())
+  while time.time() < start: pass
+  try:
+    with claimed(Path(f"out{round}"), {"of": me}, 17):
+      print("mine", flush=True)
+      sys.stdin.readline()
+  except UserError as error:
+    print(f"refused {type(error).__name__}", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_of_two_that_start_at_once_one_is_refused_every_time(tmp_path):
+  """Twenty times, from a barrier, each with settings of its own."""
+  environment = os.environ | {"PYTHONPATH": str(ROOT)}
+  racers = [
+    subprocess.Popen(
+      [sys.executable, "-c", _RACE, name],
+      cwd=tmp_path,
+      env=environment,
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+    for name in ("one", "other")
+  ]
+
+  def tell(text):
+    for racer in racers:
+      racer.stdin.write(f"{text}\n")
+      racer.stdin.flush()
+
+  winners = []
+  try:
+    for racer in racers:
+      assert racer.stdout.readline() == "ready\n"
+    for number in range(20):
+      tell(time.time() + 0.02)
+      answers = [racer.stdout.readline().strip() for racer in racers]
+      # Busy, or with other settings if the winner had written them by then.
+      refused = {"refused BusyError", "refused UserError"}
+      assert answers.count("mine") == 1 and len(refused & {*answers}) == 1
+      winner = ("one", "other")[answers.index("mine")]
+      workdir = tmp_path / f"out{number}"
+      # Nothing of the loser remains.
+      assert layout.read_config(workdir)["settings"] == {"of": winner}
+      there = sorted(path.name for path in workdir.iterdir())
+      assert there == ["config.json", "lock"]
+      pid = racers[answers.index("mine")].pid
+      assert f"process {pid} " in layout.lock_path(workdir).read_text()
+      winners.append(winner)
+      tell("next")
+  finally:
+    for racer in racers:
+      racer.kill()
+      racer.communicate()
+  assert len(winners) == 20
 
 
 def test_the_directory_is_locked_before_it_is_claimed(tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 
 import pytest
 from support import damage, interrupted
@@ -61,7 +62,7 @@ def test_a_damaged_only_checkpoint_is_an_error(tmp_path):
   damage.flip_a_bit(only)
   before = sorted(tmp_path.rglob("*"))
   for _ in range(2):  # It stays one.
-    with pytest.raises(UserError, match=r"part_000 is damaged.*`workdir`"):
+    with pytest.raises(UserError, match=r"part_000 is damaged.*or remove .*"):
       interrupted.run(tmp_path)
   assert sorted(tmp_path.rglob("*")) == before
 
@@ -69,10 +70,31 @@ def test_a_damaged_only_checkpoint_is_an_error(tmp_path):
 def test_trouble_with_reading_is_no_damage(workdir, monkeypatch):
   before = sorted(workdir.rglob("*"))
 
-  def fail(_):
+  def fail(*_):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
   monkeypatch.setattr(checkpoint, "restore", fail)
   with pytest.raises(UserError, match=r"cannot be read now .* nothing was"):
     interrupted.run(workdir)
   assert sorted(workdir.rglob("*")) == before
+
+
+def test_swapped_checkpoints_are_noticed(workdir):
+  checkpoints = workdir / "seed_0" / "checkpoints"
+  first, second = checkpoints / "phase_00", checkpoints / "phase_01"
+  first.rename(checkpoints / "aside")
+  second.rename(first)
+  (checkpoints / "aside").rename(second)
+  with pytest.raises(UserError, match="it was written for phase 0, not 1"):
+    interrupted.run(workdir)
+
+
+def test_a_checkpoint_of_another_run_or_seed_is_noticed(workdir, tmp_path):
+  other = tmp_path / "other"
+  interrupted.run_until(other, 1, seeds=(1,))
+  stray = interrupted.checkpoints(other, seed=1)[0]
+  mine = workdir / "seed_0" / "checkpoints"
+  shutil.rmtree(mine)
+  shutil.copytree(stray, mine / stray.name)
+  with pytest.raises(UserError, match=r"written for run [0-9a-f]{16}, not"):
+    interrupted.run(workdir)

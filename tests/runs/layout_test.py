@@ -33,29 +33,6 @@ def test_names_of_files():
   assert layout.checkpoint_dir("run", 3) == run / "seed_3" / "checkpoints"
 
 
-@pytest.mark.parametrize(
-  ("name", "number"),
-  [
-    ("phase_00", (0, None)),
-    ("phase_12", (12, None)),
-    ("phase_100", (100, None)),
-    ("phase_03_part_000", (3, 0)),
-    ("phase_03_part_1234", (3, 1234)),
-  ],
-)
-def test_names_of_checkpoints_and_back(name, number):
-  assert layout.checkpoint_name(*number) == name
-  assert layout.parse_checkpoint_name(name) == number
-
-
-@pytest.mark.parametrize(
-  "name",
-  ["damaged_phase_03", "phase_03.partial-1", "phase_3", "phase_03_part_7"],
-)
-def test_other_names_are_no_checkpoints(name):
-  assert layout.parse_checkpoint_name(name) is None
-
-
 # JSON
 
 
@@ -110,7 +87,7 @@ def test_damaged_json_gets_a_sentence(tmp_path, text):
   (tmp_path / "config.json").write_bytes(data)
   with pytest.raises(WorkdirError, match=r"config\.json is damaged") as caught:
     layout.read_config(tmp_path)
-  assert re.fullmatch(r".+ is damaged \(.+\); restore .+\.", str(caught.value))
+  assert re.fullmatch(r".+ is damaged \(.+\); repeat .+\.", str(caught.value))
   assert caught.value.field == "config.json"
 
 

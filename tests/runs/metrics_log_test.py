@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from mnemonics_jax.runs.layout import WorkdirError
 from mnemonics_jax.runs.metrics_log import MetricsLog, read_metrics
 
 
@@ -69,10 +68,13 @@ def test_numbers_of_arrays_and_numbers_that_json_lacks(tmp_path):
   }
 
 
-def test_broken_line_is_named(tmp_path):
-  (tmp_path / "metrics.jsonl").write_text('{"a": 1}\n{"a": \n{"a": 3}\n')
-  with pytest.raises(WorkdirError, match="line 2 is not a JSON object"):
-    read_metrics(tmp_path)
+def test_a_broken_line_is_named_and_left_out(tmp_path):
+  path, problems = tmp_path / "metrics.jsonl", []
+  path.write_text('{"a": 1}\n{"a": \n{"a": 3}\n')
+  assert read_metrics(tmp_path, problems) == [{"a": 1}, {"a": 3}]
+  assert problems == [
+    f"{path} is damaged: line 2 is not a JSON object, and is left out."
+  ]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,29 @@ def test_fields_that_readers_rely_on_are_there(tmp_path, line, problem):
   lines = [{"kind": "of another program"}, line]
   text = "".join(f"{json.dumps(line)}\n" for line in lines)
   (tmp_path / "metrics.jsonl").write_text(text)
-  with pytest.raises(WorkdirError, match=problem) as caught:
-    read_metrics(tmp_path)
-  assert caught.value.field == "metrics.jsonl"
+  problems = []
+  assert read_metrics(tmp_path, problems) == lines[:1]
+  assert problem in problems[0] and len(problems) == 1
+
+
+def test_a_seed_goes_back_and_takes_no_other_with_it(tmp_path):
+  line = lambda seed, epoch: {"seed": seed, "epoch": epoch}
+  written = [line(0, 0), line(0, 1), line(1, 0), line(0, 2), line(1, 1)]
+  with MetricsLog(tmp_path, tensorboard=False) as log:
+    log.write(written[0])
+    size = log.sync()
+    for record in written[1:]:
+      log.write(record)
+    assert log.truncate(size, seed=0) == 0
+    kept = [written[0], written[2], written[4]]
+    assert read_metrics(tmp_path) == kept
+    log.write(line(0, 1))  # It goes on behind them.
+    assert read_metrics(tmp_path) == [*kept, line(0, 1)]
+    assert log.truncate(log.sync(), seed=0) == 0
+    assert log.truncate(log.sync() + 7, seed=0) == 7
+    assert read_metrics(tmp_path) == [*kept, line(0, 1)]
+    assert log.truncate(size, seed=0) == 0
+    assert read_metrics(tmp_path) == kept
 
 
 def test_no_file_means_no_records(tmp_path):

@@ -94,8 +94,8 @@ def test_a_part_that_does_not_fit_begins_the_phase_again(
 ):
   restore = checkpoint.restore
 
-  def elsewhere(path):
-    tree, info = restore(path)
+  def elsewhere(*args):
+    tree, info = restore(*args)
     return tree, info | found
 
   monkeypatch.setattr(checkpoint, "restore", elsewhere)

@@ -180,15 +180,39 @@ def test_it_tells_where_it_continues(make):
   make(report=lambda note: told.append(note.text))
   saver.offer("exemplars_0", {"x": 0})
   make(report=lambda note: told.append(note.text))
+  saver.once("exemplars", lambda: {"w": np.zeros(1)})  # Before train, by name.
+  make(report=lambda note: told.append(note.text))
   assert told == [
     "Continuing seed 0 in phase 1.",
     "Continuing seed 0 in phase 1, after stage train.",
     "Continuing seed 0 in phase 1, stage exemplars_0.",
+    "Continuing seed 0 in phase 1, after stage exemplars.",
   ]
 
 
+def test_missing_metrics_are_told(make, log, tmp_path):
+  told = []
+  saver, _ = make()
+  log.write({"kind": "epoch", "seed": 0, "epoch": 0})
+  saver.offer("train", {"x": 0})
+  size = log.sync()
+  make(report=lambda note: told.append(note.text))
+  assert not any("are gone" in text for text in told)
+  (tmp_path / "metrics.jsonl").write_text("")
+  make(report=lambda note: told.append(note.text))
+  lost = f"{size} bytes of {tmp_path / 'metrics.jsonl'} are gone"
+  assert any(text.startswith(lost) for text in told)
+
+
 @pytest.mark.parametrize(
-  "wrong", [dict(every=-1.0), dict(every=float("nan")), dict(keep=0)]
+  "wrong",
+  [
+    dict(every=-1.0),
+    dict(every=float("nan")),
+    dict(keep=0),
+    dict(patience=-1.0),
+    dict(patience=float("inf")),
+  ],
 )
 def test_a_policy_that_could_not_save_is_refused(wrong):
   (name,) = wrong

@@ -88,9 +88,70 @@ def test_a_second_signal_ends_it_at_once():
     assert process.stderr is not None
     assert process.stderr.readline() == "\n"
     assert process.stderr.readline().startswith("Stopping")
-    time.sleep(0.5)  # Its handler has noted the first by then.
+    time.sleep(1.1)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
+
+
+def test_a_second_signal_ends_what_is_compiled_code_at_once():
+  body = "import hashlib\nhashlib.pbkdf2_hmac('sha256', b'a', b'b', 10**9)"
+  with _listening(body, patience=60) as process:
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "\n"
+    time.sleep(1.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+
+
+def test_a_signal_that_comes_twice_is_one():
+  with _listening("time.sleep(1)", patience=60) as process:
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+  assert (process.returncode, out) == (0, "went on\n")
+
+
+def test_a_slow_save_gets_patience_of_its_own():
+  """Neither the step nor the save alone takes longer than it is given."""
+  body = "time.sleep(0.7)\nwith stop.saving(): time.sleep(0.7)"
+  with _listening(body, patience=1.2) as process:
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+  assert (process.returncode, out) == (0, "went on\n")
+
+
+def test_steps_get_as_long_as_those_before_them():
+  body = """
+stop.opportunity()
+time.sleep(0.5)
+stop.opportunity()
+with stop.saving(): time.sleep(0.2)
+print('asked', flush=True)
+time.sleep(0.8)"""
+  with _listening(body, patience=0.1) as process:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asked\n"
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+  assert (process.returncode, out) == (0, "went on\n")
+
+
+def test_patience_is_two_steps_and_a_save(monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr("time.monotonic", lambda: now[0])
+  stop = Stop()
+  for seconds in (3.0, 10.0, 2.0):
+    stop.opportunity()
+    now[0] += seconds
+    stop.opportunity()
+  with stop.saving():
+    now[0] += 7.0
+  now[0] += 1.0
+  stop.opportunity()  # A save is no part of the step after it.
+  assert stop.patience(5.0) == 2 * 10.0 + 7.0
+  assert stop.patience(60.0) == 60.0
 
 
 def test_a_library_call_is_never_ended_before_it_has_saved():

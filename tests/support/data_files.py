@@ -13,6 +13,7 @@ import zlib
 
 import numpy as np
 from PIL import Image
+from tensorboardX.record_writer import masked_crc32c
 
 from mnemonics_jax import data
 from mnemonics_jax.data import cifar100, cifar_pickle
@@ -107,6 +108,13 @@ def write_archive(path: Path, directory: Path) -> None:
     archive.add(directory, "cifar-100-python")
 
 
+def framed(record: bytes) -> bytes:
+  """A record as it stands in a tfrecord file."""
+  checksum = lambda part: struct.pack("<I", masked_crc32c(part))
+  length = struct.pack("<Q", len(record))
+  return length + checksum(length) + record + checksum(record)
+
+
 def write_tfds(directory: Path, arrays: dict) -> None:
   """A TFDS directory of tfrecord files, the training split in two of them."""
   from tensorflow_datasets.proto import tf_example_pb2
@@ -126,7 +134,7 @@ def write_tfds(directory: Path, arrays: dict) -> None:
       feature["image"].bytes_list.value.append(png.getvalue())
       feature["label"].int64_list.value.append(int(label))
       body = example.SerializeToString()
-      records.append(struct.pack("<Q", len(body)) + b"crc_" + body + b"crc_")
+      records.append(framed(body))
     for shard in range(shards):
       name = f"cifar100-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
       (directory / name).write_bytes(b"".join(records[shard::shards]))

@@ -12,13 +12,14 @@ import os
 from pathlib import Path
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
 
 import jax
 from jaxlib import version as jaxlib
+
+from mnemonics_jax import user_cache
 
 SOURCE = Path(__file__).with_name("conv.cc")
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
@@ -104,11 +105,9 @@ def _probe(compiler):
 
 
 def _make_private(directory):
-  directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-  status = directory.stat()
-  others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-  if others or status.st_uid != os.geteuid():
-    raise BuildError(f"others may write to {directory}, so it is not safe")
+  user_cache.make_private(directory)
+  if problem := user_cache.not_private(directory):
+    raise BuildError(f"{problem}, so it is not safe")
 
 
 def _find(directory, key):
