@@ -53,8 +53,16 @@ def files(directory: Path) -> list[Path]:
 def shards(directory: Path, split: str, name: str = "cifar100") -> list[Path]:
   """The files of a split of a data set, all of them, in order."""
   for file_format in _READABLE:
-from mnemonics_jax.data import crc32c
-from mnemonics_jax.data.dataset import DataError
+    if found := sorted(directory.glob(f"{name}-{split}.{file_format}-*")):
+      count = found[0].name.rpartition("-of-")[2]
+      if count.isdecimal() and len(found) > int(count):
+        raise DataError(
+          "data_dir",
+          f"`data_dir`: {directory} has {len(found)} files of its {split} split,"
+          f" which should be {int(count)}; some are extra, of another copy",
+          f"remove those ({found[0].name} ... {found[-1].name})",
+        )
+      if count.isdecimal() and len(found) < int(count):
         raise DataError(
           "data_dir",
           f"`data_dir`: {directory} has {len(found)} of {int(count)} files of"
