@@ -113,15 +113,18 @@ def run(
   ):
     name = run_name(layout.read_config(workdir))
     ended = functools.partial(finished_record, workdir, run=name, report=report)
-    done = {seed: ended(seed, phases=len(stream)) for seed in seeds}
-    pending = [seed for seed, record in done.items() if record is None]
+    found = {seed: ended(seed, phases=len(stream)) for seed in seeds}
+    done = {seed: record for seed, record in found.items() if record}
+    pending = [seed for seed in seeds if seed not in done]
     _announce(report, config, stream, pending, moved)
     for seed in pending:
       report(SeedBegins(seed))
       saver = Saver(seed, workdir, saving, log, stop, report, name)
       done[seed] = run_seed(config, stream, saver, report, base_models)
       layout.write_seed_result(workdir, seed, done[seed])
-    results = records.results(header(config, stream, labels), [*done.values()])
+    results = records.results(
+      header(config, stream, labels), [done[seed] for seed in seeds]
+    )
     layout.write_results(workdir, results)
     return results
 

@@ -41,13 +41,13 @@ def test_no_bit_of_a_tfrecord_goes_unguarded(tmp_path):
   path = tmp_path / "cifar100-test.tfrecord-00000-of-00001"
   whole = b"".join(map(data_files.framed, records))
   path.write_bytes(whole)
-  assert list(tfds_records._records(path)) == records
+  assert list(tfds_records.records(path)) == records
   for at in range(len(whole)):
     changed = bytearray(whole)
     changed[at] ^= 1 << at % 8
     path.write_bytes(changed)
     with pytest.raises(ValueError, match=r"differ|truncated"):
-      list(tfds_records._records(path))
+      list(tfds_records.records(path))
 
 
 def test_extra_shards_are_called_extra(tmp_path):

@@ -64,7 +64,7 @@ def write_folder(
     "val": (ALL.test_images, ALL.test_labels),
   }
   for split in splits:
-    images, labels = data[split]
+    images, labels = np.asarray(data[split][0]), data[split][1]
     for label in classes:
       folder = root / split / ALL.class_names[label]
       folder.mkdir(parents=True)
