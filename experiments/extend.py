@@ -22,11 +22,11 @@ from experiments import command, folder, launch, learned, running
 from mnemonics_jax.errors import UserError
 
 FLAGS = flags.FLAGS
-_OWN = (
+_FLAGS = (
   *("data", "workdir", "phases", "val_fraction", "strict"),
   *("checkpoint_every", "keep", "patience", "tensorboard", "devices"),
 )
-for _name in _OWN:  # Those that `folder` has, too.
+for _name in _FLAGS:  # Those that `folder` has, too.
   flags.declare_key_flag(_name)
 del folder
 

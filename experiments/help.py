@@ -71,7 +71,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
   ),
   "Machines": ("devices", "coordinator", "process_id", "num_processes"),
 }
-_OWN = "This command"
+_COMMAND = "This command"
 _INDENT = " " * 4
 
 
@@ -99,7 +99,7 @@ def text(
   width = width or min(shutil.get_terminal_size().columns, 100)
   by_name = {flag.name: flag for flag in shown}
   known = {name for names in GROUPS.values() for name in names}
-  groups = {_OWN: [name for name in sorted(by_name) if name not in known]}
+  groups = {_COMMAND: [name for name in sorted(by_name) if name not in known]}
   groups |= {
     title: [name for name in names if name in by_name]
     for title, names in GROUPS.items()

@@ -54,11 +54,11 @@ def computing() -> Iterator[None]:
     mesh.split_cpu(count)
   elif not distributed and not choice.choose().is_native:
     mesh.split_cpu()  # XLA's kernel gradient keeps one thread of a device busy.
-  there = jax.device_count()
-  if count is not None and count > there:
+  available = jax.device_count()
+  if count is not None and count > available:
     raise UserError(
       "devices",
-      f"`devices={count}` is more than the {there} of this machine"
+      f"`devices={count}` is more than the {available} of this machine"
       f" ({jax.default_backend()})",
       "leave it out to use all",
     )

@@ -29,13 +29,13 @@ def check_readout(readout: str) -> None:
 def check_head(method: Method, known: Known) -> None:
   """Refuses what another kind of method has learned."""
   key, head = jax.random.key(0), method.head
-  mine = jax.eval_shape(
+  fresh = jax.eval_shape(
     lambda: method.begin_run({"params": {"head": head.init(key, 1, 1)}})
   )
   learned = known.state.variables
   if (
-    mine["params"]["head"].keys() != learned["params"]["head"].keys()
-    or not mine.keys() <= learned.keys()
+    fresh["params"]["head"].keys() != learned["params"]["head"].keys()
+    or not fresh.keys() <= learned.keys()
   ):
     raise UserError(
       "method",

@@ -122,8 +122,8 @@ def private_directory(path: Path) -> Path:
   if jax.process_count() == 1:
     return path
   private = path
-  mine = any(path.is_relative_to(folder) for folder in _copies)
-  if not is_first() and not mine:
+  is_copy = any(path.is_relative_to(folder) for folder in _copies)
+  if not is_first() and not is_copy:
     folder = tempfile.mkdtemp()
     _copies.append(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -33,8 +33,8 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
   if phase.state.phase > 0:
     return train_model(phase, stage)
   path = directory / _name(phase)
-  there = path.exists()
-  if not processes.all_equal(there):
+  found = path.exists()
+  if not processes.all_equal(found):
     raise UserError(
       "base_models",
       f"`base_models={directory}` is not the same for all processes: some find"
@@ -42,7 +42,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
       "put it on a disk that all machines see",
     )
   # One that was begun here goes on, for its epochs are in the log.
-  if not there or stage.journal.started(stage.entry):
+  if not found or stage.journal.started(stage.entry):
     variables = train_model(phase, stage)
     try:
       if not there:

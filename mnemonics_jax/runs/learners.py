@@ -112,7 +112,7 @@ def remember(
   fields = dict(info["learner"]["fields"])
   net = info["network"]
   if network is not None:
-    fields["network"], net = network, _own(network, net)
+    fields["network"], net = network, _of_caller(network, net)
   learner, net = _restored(info["learner"] | {"fields": fields}), _restored(net)
   memory = memory_lib.empty(info["room"], info["slots"], net.image_shape)
   names = tuple(ast.literal_eval(name) for name in info["names"])
@@ -120,7 +120,7 @@ def remember(
   return learner, Known(state, names, tuple(info["phases"]), net)
 
 
-def _own(network, description):
+def _of_caller(network, description):
   """A network of the caller, for the images that it was described with."""
   if hasattr(network, "image_shape"):
     return network
@@ -199,7 +199,7 @@ def run_config(path: Path, network: Any = None) -> Config:
     )
   fields = dict(description["fields"])
   if network is not None:
-    fields["network"] = _own(network, fields["network"])
+    fields["network"] = _of_caller(network, fields["network"])
   return _restored(description | {"fields": fields})
 
 

@@ -1,0 +1,87 @@
+"""Rooms are small, and tests mirror them: a file for every module."""
+
+import ast
+from pathlib import Path
+import re
+import subprocess
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
+LINES, FUNCTION_LINES = 350, 80
+# Rooms of tests that no room of the house stands behind.
+APART = ("mutants", "support")
+
+MODULES = [
+  path
+  for package in ("mnemonics_jax", "experiments")
+  for path in sorted((ROOT / package).rglob("*.py"))
+  if path.stem not in ("__init__", "__main__")
+]
+
+
+def _home(module: Path) -> Path:
+  """Where its tests are; the library's rooms are at the top."""
+  place = module.relative_to(ROOT).with_name(f"{module.stem}_test.py")
+  parts = place.parts[1:] if place.parts[0] == "mnemonics_jax" else place.parts
+  return TESTS.joinpath(*parts)
+
+
+def test_every_module_is_tested_where_one_looks_for_it():
+  assert len(MODULES) > 100
+  lacking = [
+    f"{_home(module).relative_to(ROOT)} for {module.relative_to(ROOT)}"
+    for module in MODULES
+    if not _home(module).exists()
+  ]
+  assert not lacking, f"there is no {', no '.join(lacking)}"
+
+
+def test_every_room_of_tests_is_one_of_the_house():
+  rooms = {path.parent.relative_to(TESTS) for path in TESTS.rglob("*_test.py")}
+  for room in rooms - {Path(), *map(Path, APART)}:
+    houses = ROOT / "mnemonics_jax" / room, ROOT / room
+    assert any(house.is_dir() for house in houses), room
+
+
+def _sources():
+  """All that is written here; a copy without git has the same files."""
+  listed = subprocess.run(
+    ["git", "ls-files", "-z", "*.py"], cwd=ROOT, capture_output=True, text=True
+  )
+  if listed.returncode:
+    pytest.skip("git does not tell which files are ours")
+  return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def test_a_file_holds_one_idea_and_a_function_fits_on_a_screen():
+  found = []
+  for path in _sources():
+    if not path.exists():  # Deleted, and not committed yet.
+      continue
+    text = path.read_text(encoding="utf-8")
+    if (lines := len(text.splitlines())) > LINES:
+      found.append(f"{path} has {lines} lines")
+    for node in ast.walk(ast.parse(text)):
+      if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        lines = (node.end_lineno or 0) - node.lineno + 1
+        if lines > FUNCTION_LINES:
+          found.append(f"{path}:{node.lineno} {node.name} has {lines} lines")
+  assert not found, "\n".join(found)
+
+
+def test_what_the_map_of_the_house_names_is_there():
+  text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+  places = re.findall(r"`((?:\w+/)+\w+\.py)(?::([\w.]+))?", text)
+  assert len(places) > 20
+  for name, symbol in places:
+    (path,) = [
+      path
+      for path in (ROOT / name, ROOT / "mnemonics_jax" / name)
+      if path.exists()
+    ] or [None]
+    assert path, f"there is no {name}"
+    last = symbol.rpartition(".")[2]
+    defined = re.search(rf"^ *(def|class) {last}\b", path.read_text(), re.M)
+    assert not symbol or defined, f"{name} has no {symbol}"
