@@ -83,28 +83,8 @@ def _map(
   columns = max(
     sum(panel.row == row for panel in found) for row in range(len(runs))
   )
-  # A single panel has its legend beside it, the others below.
   alone = columns == 1
-  side = 2.7 if columns > 2 else 3.4
-  figure = Figure(
-    figsize=(
-      0.4 + side * columns + (2.4 if alone else 0.0),
-      (0.2 if alone else 0.9) + (side + 0.2) * len(runs),
-    ),
-    layout="constrained",
-  )
-  axes = figure.subplots(
-    len(runs), columns, squeeze=False, sharex=True, sharey=True
-  )
-  # One square window for all panels.
-  middle, reach = (
-    (points.max(0) + points.min(0)) / 2,
-    np.ptp(points, axis=0).max() * 0.53,
-  )
-  axes[0, 0].set_xlim(middle[0] - reach, middle[0] + reach)
-  axes[0, 0].set_ylim(middle[1] - reach, middle[1] + reach)
-  for ax in axes.flat:
-    ax.set_visible(False)
+  figure, axes = _grid(len(runs), columns, points)
   rows = []
   for row in range(len(runs)):
     in_row = [(panel, xy) for panel, xy in placed if panel.row == row]
@@ -144,6 +124,29 @@ def _map(
   yield Drawing(
     name, figure, header, rows, _separation(results, placed, titles)
   )
+
+
+def _grid(rows: int, columns: int, points: np.ndarray):
+  """A figure, and axes for its panels, which are not seen before they are used."""
+  # A single panel has its legend beside it, the others below.
+  alone = columns == 1
+  side = 2.7 if columns > 2 else 3.4
+  figure = Figure(
+    figsize=(
+      0.4 + side * columns + (2.4 if alone else 0.0),
+      (0.2 if alone else 0.9) + (side + 0.2) * rows,
+    ),
+    layout="constrained",
+  )
+  axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+  # One square window for all panels.
+  middle = (points.max(0) + points.min(0)) / 2
+  reach = np.ptp(points, axis=0).max() * 0.53
+  axes[0, 0].set_xlim(middle[0] - reach, middle[0] + reach)
+  axes[0, 0].set_ylim(middle[1] - reach, middle[1] + reach)
+  for ax in axes.flat:
+    ax.set_visible(False)
+  return figure, axes
 
 
 def _separation(

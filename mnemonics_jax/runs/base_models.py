@@ -45,7 +45,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
   if not found or stage.journal.started(stage.entry):
     variables = train_model(phase, stage)
     try:
-      if not there:
+      if not found:
         info = {convolutions.FIELD: convolutions.used()}
         checkpoint.save(path, variables, info, {"name": path.name})
     except OSError as error:

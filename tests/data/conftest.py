@@ -1,9 +1,9 @@
-"""A small CIFAR-100 in its forms, for the tests that read or fetch it."""
+"""A small CIFAR-100 and a small ImageNet, for the tests that read them."""
 
 import pytest
-from support import data_files
+from support import data_files, imagenet
 
-from mnemonics_jax.data import prepare_cifar100
+from mnemonics_jax.data import prepare_cifar100, prepare_imagenet
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +30,12 @@ def prepared(tmp_path_factory, official):
   data_dir = tmp_path_factory.mktemp("tfds")
   prepare_cifar100.prepare(root, data_dir, md5=md5)
   return data_dir
+
+
+@pytest.fixture(scope="module")
+def prepared_imagenet(tmp_path_factory):
+  """A directory with a small ImageNet in several shards."""
+  source = imagenet.folder(tmp_path_factory.mktemp("source"))
+  root = tmp_path_factory.mktemp("data")
+  prepare_imagenet.prepare(imagenet.WORLD, source, root, shard_bytes=2000)
+  return root

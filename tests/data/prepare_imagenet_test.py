@@ -1,15 +1,13 @@
 """Whatever form ImageNet is in, it becomes the same records, or one sentence."""
 
-import re
 import shutil
-import tarfile
 
 import numpy as np
 import pytest
-from support import data_files, imagenet
+from support import imagenet
 
 from mnemonics_jax import data
-from mnemonics_jax.data import imagenet_files, imagenet_sources, prepare
+from mnemonics_jax.data import imagenet_files, imagenet_sources
 from mnemonics_jax.data.imagenet_classes import WORLDS
 from mnemonics_jax.data.prepare_imagenet import prepare as prepare_imagenet
 from mnemonics_jax.data.shards import Shards
@@ -170,147 +168,6 @@ def test_damage_is_noticed_and_repaired(source, target, harm):
   assert contents(target) == before
 
 
-def cut(path, by):
-  with path.open("r+b") as file:
-    file.truncate(path.stat().st_size - by)
-
-
-def cut_after(archive, name, before):
-  """What is left when a copy ends with a member, or some bytes before that."""
-  with tarfile.open(archive) as opened:
-    member = opened.getmember(name)
-  end = member.offset_data + -(-member.size // 512) * 512
-  cut(archive, archive.stat().st_size - end + before)
-
-
-def overwrite(archive, name):
-  with tarfile.open(archive) as opened:
-    at = opened.getmember(name).offset_data
-  with archive.open("r+b") as file:
-    file.seek(at)
-    file.write(bytes(range(256)) * 2)
-
-
-def remove_tar(archive, wnid):
-  """The archive without a class."""
-  other = archive.with_suffix(".new")
-  with tarfile.open(archive) as old, tarfile.open(other, "w") as new:
-    for member in old:
-      if not member.name.startswith(wnid):
-        new.addfile(member, old.extractfile(member))
-  other.rename(archive)
-
-
-MISTAKES = {
-  "no ImageNet": ("tars", lambda s: shutil.rmtree(s), "is not a directory"),
-  "empty": (
-    "flat val",
-    lambda s: shutil.rmtree(s / "train"),
-    "has no ImageNet; name one with ILSVRC2012_img_train.tar",
-  ),
-  "truncated train tar": (
-    "tars",
-    lambda s: cut_after(s / "ILSVRC2012_img_train.tar", "n01514668.tar", 99),
-    r"img_train.tar is damaged or incomplete \(unexpected end of data\)",
-  ),
-  "train tar cut between classes": (
-    "tars",
-    lambda s: cut_after(s / "ILSVRC2012_img_train.tar", "n01514668.tar", 0),
-    r"img_train.tar is damaged or incomplete \(its end is missing\)",
-  ),
-  "damaged tar within": (
-    "tars",
-    lambda s: overwrite(s / "ILSVRC2012_img_train.tar", "n01514668.tar"),
-    r"img_train.tar/n01514668.tar is damaged",
-  ),
-  "truncated val tar": (
-    "tars",
-    lambda s: cut_after(
-      s / "ILSVRC2012_img_val.tar", imagenet.validation_names()[3], 700
-    ),
-    "img_val.tar is damaged or incomplete",
-  ),
-  "no val tar": (
-    "tars",
-    lambda s: (s / "ILSVRC2012_img_val.tar").unlink(),
-    "ILSVRC2012_img_val.tar is missing",
-  ),
-  "missing class in tars": (
-    "tars",
-    lambda s: remove_tar(s / "ILSVRC2012_img_train.tar", "n01514668"),
-    "no train images of 1 of the 3 classes of imagenet: n01514668",
-  ),
-  "missing class": (
-    "class folders",
-    lambda s: shutil.rmtree(s / "train/n01531178"),
-    "no train images of 1 of the 3 classes of imagenet: n01531178",
-  ),
-  "missing image": (
-    "class folders",
-    lambda s: (s / "train/n01531178/n01531178_1.JPEG").unlink(),
-    "has 3 train images of n01531178, expected 4",
-  ),
-  "missing validation image": (
-    "flat val",
-    lambda s: next((s / "val").iterdir()).unlink(),
-    r"has 1 validation images of n\d+, expected 2",
-  ),
-  "missing shard": (
-    "tfrecord",
-    lambda s: next(s.rglob("*train*-00001-*")).unlink(),
-    "has 1 of 2 files of its train split",
-  ),
-  "truncated tfrecord": (
-    "tfrecord",
-    lambda s: cut(next(s.rglob("*train*-00001-*")), 10),
-    "train.tfrecord-00001-of-00002 is damaged or incomplete",
-  ),
-  "truncated array_record": (
-    "array_record",
-    lambda s: cut(next(s.rglob("*train*-00001-*")), 70_000),
-    "train.array_record-00001-of-00002 is damaged or incomplete",
-  ),
-  "no image": (
-    "class folders",
-    lambda s: (s / "train/n01531178/n01531178_1.JPEG").write_text("<html>"),
-    "n01531178_1.JPEG of .*n01531178 is not an image",
-  ),
-  "odd folder": (
-    "class folders",
-    lambda s: (s / "train/cats").mkdir(),
-    "cats is not named by the WordNet id",
-  ),
-  "odd name": (
-    "flat val",
-    lambda s: next((s / "val").iterdir()).rename(s / "val/first.JPEG"),
-    "has 1 validation images|first.JPEG is not the name",
-  ),
-  "sorted wrongly": (
-    "class folders",
-    lambda s: next((s / "val/n01531178").iterdir()).rename(
-      s / "val/n01440764/ILSVRC2012_val_00000001.JPEG"
-    ),
-    "is an image of n01751748, not of n01440764",
-  ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_and_exit_code_2(
-  tmp_path, mistake, monkeypatch, capsys
-):
-  layout, harm, said = MISTAKES[mistake]
-  source = imagenet.LAYOUTS[layout](tmp_path / "source")
-  harm(source)
-  monkeypatch.setitem(WORLDS, "imagenet", lambda: WORLD)
-  assert prepare.run(str(source), str(tmp_path / "data"), "imagenet") == 2
-  out, error = capsys.readouterr()
-  assert not out
-  (line,) = error.splitlines()
-  assert line.startswith("error: --source") and line.endswith(".")
-  assert re.search(said, line), line
-
-
 def test_room_is_looked_for_before_anything_is_written(
   tmp_path, source, monkeypatch
 ):
@@ -337,40 +194,3 @@ def test_a_reduced_world_must_be_asked_for_and_says_so(tmp_path, source):
   # What is complete is not called reduced because somebody allowed it.
   target = prepare_imagenet(WORLD, source, tmp_path / "all", reduced=True)
   assert load(target).departures == ()
-
-
-def test_the_subset_is_found_within_imagenet_or_alone(tmp_path, source):
-  for layout in ("class folders", "tfrecord"):
-    source = imagenet.LAYOUTS[layout](tmp_path / layout)
-    everything, alone = tmp_path / f"{layout} 1", tmp_path / f"{layout} 2"
-    prepare_imagenet(WORLDS["imagenet"](), source, everything, reduced=True)
-    subset = WORLDS["imagenet_subset"]()
-    prepare_imagenet(subset, source, alone, reduced=True)
-    found = [
-      data.load("imagenet_subset", root, image_size=16, workers=0)
-      for root in (everything, alone)
-    ]
-    assert [each.class_names for each in found] == [imagenet.WNIDS[1:]] * 2
-    assert found[0].checksum == found[1].checksum
-    assert "2 of 100 classes, 8 training" in found[0].departures[0]
-    images = [np.asarray(each.train_images) for each in found]
-    np.testing.assert_array_equal(*images)
-
-
-def test_on_the_command_line(tmp_path, source):
-  command = ("-m", "mnemonics_jax.data.prepare", "--dataset=imagenet")
-  flags = f"--source={source}", f"--data_dir={tmp_path}", "--reduced"
-  done = data_files.run_python(*command, *flags)
-  assert done.returncode == 0, done.stderr
-  assert "A part of imagenet (3 classes, 12 + 6 images, checked)" in done.stdout
-  assert f"experiments.imagenet --full --data_dir={tmp_path}" in done.stdout
-  done = data_files.run_python(*command, "--reduce=maybe")
-  assert done.returncode == 2
-  assert "reduce" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_a_missing_source_and_flags_without_effect(capsys):
-  assert prepare.run(None, None, "imagenet_subset") == 2
-  assert "--source is missing; name a directory" in capsys.readouterr().err
-  assert prepare.run("somewhere", None, "cifar100", reduced=True) == 2
-  assert "--reduced has no effect on CIFAR-100" in capsys.readouterr().err

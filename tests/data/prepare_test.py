@@ -1,76 +1,54 @@
-"""The official files become a TFDS directory, or nothing at all."""
+"""The command that prepares data: what it says, and how it ends."""
 
-import numpy as np
 import pytest
-from support import data_files
+from support import data_files, imagenet
 
-from mnemonics_jax import data
-from mnemonics_jax.data import prepare, prepare_cifar100
-
-
-def test_prepared_directory_is_read_by_tfds(prepared, expected):
-  import tensorflow_datasets as tfds
-
-  source = tfds.data_source(
-    "cifar100", split="train", data_dir=prepared, download=False
-  )
-  assert len(source) == 200
-  example = next(e for e in source if e["id"] == b"train_00007")
-  np.testing.assert_array_equal(example["image"], expected["train_images"][7])
-  assert example["label"] == expected["train_labels"][7]
-  assert example["coarse_label"] == expected["train_labels"][7] // 5
+from mnemonics_jax.data import prepare
+from mnemonics_jax.progress import DataReport
 
 
-def test_prepare_never_overwrites_and_leaves_nothing_half(
-  tmp_path, official, monkeypatch
-):
-  root, md5 = official
-  target = tmp_path / "cifar100/3.0.2"
-  target.mkdir(parents=True)
-  (target / "precious").write_text("kept")
-  with pytest.raises(data.DataError, match="exists and is left"):
-    prepare_cifar100.prepare(root, tmp_path, md5=md5)
-  assert [p.name for p in target.iterdir()] == ["precious"]
-
-  def interrupted(*_):
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(prepare_cifar100, "_compare", interrupted)
-  with pytest.raises(KeyboardInterrupt):
-    prepare_cifar100.prepare(root, tmp_path / "new", md5=md5)
-  assert list((tmp_path / "new").iterdir()) == []
-
-
-def test_prepare_detects_what_was_written_wrongly(
-  tmp_path, official, monkeypatch
-):
-  root, md5 = official
-  write = prepare_cifar100._write_records
-
-  def wrong(path, name, split, report):
-    return write(path, name, split._replace(images=255 - split.images), report)
-
-  monkeypatch.setattr(prepare_cifar100, "_write_records", wrong)
-  with pytest.raises(data.DataError, match="differs"):
-    prepare_cifar100.prepare(root, tmp_path, md5=md5)
-  assert list(tmp_path.iterdir()) == []
-
-
-def test_prepare_refuses_missing_source_and_unwritable_target(
-  tmp_path, official, capsys
-):
+def test_a_missing_source_is_told(tmp_path, capsys):
   assert prepare.run(None, None) == 2
   assert "--source is missing" in capsys.readouterr().err
   assert prepare.run(str(tmp_path), None) == 2
   assert f"--source={tmp_path}" in capsys.readouterr().err
-  root, md5 = official
-  occupied = tmp_path / "file"
-  occupied.touch()
-  with pytest.raises(data.DataError, match=r"`data_dir=.*cannot write"):
-    prepare_cifar100.prepare(root, occupied / "below", md5=md5)
+  assert prepare.run(None, None, "imagenet_subset") == 2
+  assert "--source is missing; name a directory" in capsys.readouterr().err
 
 
-def test_prepare_on_the_command_line(tmp_path, official):
+def test_flags_without_effect_are_refused(capsys):
+  assert prepare.run("somewhere", None, "cifar100", reduced=True) == 2
+  assert "--reduced has no effect on CIFAR-100" in capsys.readouterr().err
+
+
+def test_an_interruption_is_no_mistake(monkeypatch, capsys):
+  def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(prepare.prepare_cifar100, "prepare", interrupted)
+  assert prepare.run("somewhere", None) == 130
+  assert "the same command goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  "terminal, shown", [(True, ["50%", "100%\n"]), (False, ["50%\n"])]
+)
+def test_progress_is_shown_now_and_then(monkeypatch, capsys, terminal, shown):
+  """In place on a terminal; else a line a minute, of which there is one here."""
+  times = iter([0.0, 0.1, 61.0, 61.1])
+  monkeypatch.setattr(prepare.sys.stderr, "isatty", lambda: terminal)
+  monkeypatch.setattr(prepare.time, "monotonic", lambda: next(times))
+  hear = prepare._progress()
+  for done in (10, 50, 100):
+    hear(DataReport(done, 100))
+  told = capsys.readouterr().err
+  assert told.split() == [text.strip() for text in shown] or all(
+    text.strip() in told for text in shown
+  )
+  assert ("\r" in told) == terminal and "10%" not in told
+
+
+def test_cifar100_on_the_command_line(tmp_path, official):
   module = "-m", "mnemonics_jax.data.prepare"
   result = data_files.run_python(
     *module, f"--source={official[0]}", f"--data_dir={tmp_path}"
@@ -81,9 +59,14 @@ def test_prepare_on_the_command_line(tmp_path, official):
   assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_half_writing_and_half_reading_back(tmp_path, official):
-  root, md5 = official
-  heard = []
-  prepare_cifar100.prepare(root, tmp_path, md5=md5, report=heard.append)
-  assert [event.done for event in heard] == [*range(1, 301), 600]
-  assert {event.total for event in heard} == {600}
+def test_imagenet_on_the_command_line(tmp_path):
+  source = imagenet.folder(tmp_path / "source")
+  command = ("-m", "mnemonics_jax.data.prepare", "--dataset=imagenet")
+  flags = f"--source={source}", f"--data_dir={tmp_path}", "--reduced"
+  done = data_files.run_python(*command, *flags)
+  assert done.returncode == 0, done.stderr
+  assert "A part of imagenet (3 classes, 12 + 6 images, checked)" in done.stdout
+  assert f"experiments.imagenet --full --data_dir={tmp_path}" in done.stdout
+  done = data_files.run_python(*command, "--reduce=maybe")
+  assert done.returncode == 2
+  assert "reduce" in done.stderr and "Traceback" not in done.stderr

@@ -8,7 +8,7 @@ from mnemonics_jax.runs.finished import load_run
 
 
 def make(section, run):
-  return section(run)
+  return section(run, run.path)
 
 
 @pytest.fixture
