@@ -119,3 +119,18 @@ def test_scaling_quick(tmp_path):
 def test_memory_quick(tmp_path):
   results, _ = _quick("memory", tmp_path)
   assert results["memory"]["rows"]
+
+
+@pytest.mark.slow
+def test_input_quick(tmp_path):
+  results, text = _quick("input", tmp_path)
+  rates = {r["part"]: r["images_per_second"] for r in results["core"]["rows"]}
+  assert rates["read"] > rates["all of it (pillow)"] > 0
+  machines = results["machines"]["rows"]
+  assert [row["machine"] for row in machines] == ["A100"] * 2 + [
+    "TPU v5e-8"
+  ] * 2
+  # 15 % of 312 Tflop/s are 4,286 images of 10.9 Gflop each.
+  assert round(machines[0]["images_per_second"]) == 4286
+  assert all(0 <= row["waited"] <= 1 for row in results["waiting"]["rows"])
+  assert "Worker processes" in text
