@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
   "Exemplars and memory": (
     "exemplars",
     "memory",
+    "codec",
     "init_exemplars",
     "adjust",
     "adjust_parts",

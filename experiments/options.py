@@ -91,7 +91,14 @@ flags.DEFINE_string(
   "memory",
   None,
   "What may be kept of old classes: per_class:20 (20 images of every class) or"
-  " total:2000 (2000 images altogether, fewer per class as classes arrive).",
+  " total:2000 (2000 images altogether, fewer per class as classes arrive);"
+  " per_class_bytes:61440 or total_bytes:6144000, as many as fit.",
+)
+flags.DEFINE_string(
+  "codec",
+  None,
+  f"How exemplars are kept. {registry.choices(registry.CODECS)}. A quality from 1"
+  " to 100 follows, as in jpeg:75. Images are decoded once a phase.",
 )
 flags.DEFINE_enum(
   "transfer",

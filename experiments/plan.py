@@ -25,11 +25,6 @@ def describe(
     workdir: where results go.
   """
   split = config.shape.classes_per_phase
-  allowance = min(
-    config.memory.allowance(sum(split)), config.sizes.class_exemplars
-  )
-  images = allowance * sum(split)
-  size = images * math.prod(config.shape.image_shape)
   schedule = f"the schedule of --preset={settings.preset}"
   differing = [*departures(settings), *stream.departures]
   if not differing:
@@ -51,12 +46,30 @@ def describe(
     f"Learning the {sum(split)} classes of {settings.dataset} with"
     f" {settings.method} and {settings.exemplars} exemplars in"
     f" {len(split)} phases of {_runs(split)} classes, {times}, with"
-    f" {settings.net} on {schedule}.{joint} The memory ({config.memory}) ends"
-    f" with {allowance} exemplars per class: {images:,} images, {_bytes(size)}."
+    f" {settings.net} on {schedule}.{joint} {_memory(config)}"
     f" The reported read-out is {registry.READOUTS[readout]} (`{readout}`)."
     f" Results go to {workdir}.\n"
     f"Classes, in the order they are learned: {_classes(stream)}.\n"
     f"Computing on {_devices()}."
+  )
+
+
+def _memory(config):
+  """What may be kept, and what that comes to in the end."""
+  classes = config.shape.classes
+  each = min(config.memory.allowance(classes), config.sizes.class_exemplars)
+  name = f"The memory ({config.memory}"
+  name += ")" if config.codec.exact else f", {config.codec})"
+  if (share := config.memory.bytes_allowance(classes)) is not None:
+    return (
+      f"{name} ends with {_bytes(share)} per class, {_bytes(share * classes)} in"
+      f" all: at most {each} exemplars of a class."
+    )
+  size = _bytes(each * classes * math.prod(config.shape.image_shape))
+  size = f", {size}." if config.codec.exact else "."
+  return (
+    f"{name} ends with {each} exemplars per class: {each * classes:,} images"
+    f"{size}"
   )
 
 

@@ -35,6 +35,7 @@ class Settings:
   max_change: int | None = None
   meta_epochs: int | None = None
   memory: str = "per_class:20"
+  codec: str = "raw"
   transfer: str = "none"
   finetune: str = "none"
   distill: bool = True
@@ -67,7 +68,8 @@ class Settings:
 
   @property
   def title(self) -> str:
-    return " · ".join([self.dataset, self.method, self.exemplars, self.memory])
+    kept = self.memory if self.codec == "raw" else f"{self.memory} {self.codec}"
+    return " · ".join([self.dataset, self.method, self.exemplars, kept])
 
   @property
   def validated_on(self) -> str:
@@ -116,6 +118,7 @@ _RANGES = {
 
 def _check_ranges(settings):
   memory.parse(settings.memory)
+  memory.parse_codec(settings.codec)
   for name, (least, most) in _RANGES.items():
     value = getattr(settings, name)
     for number in value if isinstance(value, tuple) else (value,):
@@ -272,11 +275,13 @@ def build(
     last_relu=settings.reference_code and reference.last_relu(method),
   )
   train = _schedule(settings, settings.epochs)
+  codec = memory.parse_codec(settings.codec)
   config = Config(
     network,
     method,
     stream.shape,
-    memory=memory.parse(settings.memory),
+    memory=memory.fit(memory.parse(settings.memory), codec, stream[0].images),
+    codec=codec,
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
     validate_on=settings.validated_on,

@@ -21,6 +21,8 @@ def default(settings: Settings, data: int, root: str = "runs") -> Path:
   key = json.dumps([settings.identity(), data, NUMERICS])
   digest = hashlib.sha256(key.encode()).hexdigest()
   memory = settings.memory.replace(":", "-")
+  if settings.codec != "raw":
+    memory += f"_{settings.codec.replace(':', '-')}"
   parts = [settings.dataset, settings.method, settings.exemplars, memory]
   return Path(root) / "_".join([*parts, f"n{settings.phases}", digest[:8]])
 

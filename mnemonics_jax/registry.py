@@ -75,6 +75,12 @@ EXEMPLARS = {
 # What learned exemplars begin with: those that are chosen.
 INIT_EXEMPLARS = ("random", "herding")
 
+CODECS = {
+  "raw": "as they are",
+  "jpeg": "coded with Pillow, colours at full resolution",
+  "webp": "coded with Pillow; only for exemplars that are chosen",
+}
+
 VALIDATIONS = {
   "new": "the new data alone, as in Eq. 7 and 9 of the paper",
   "all": "the new data and the old exemplars",

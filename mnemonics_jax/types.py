@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int
 import numpy as np
 
-if TYPE_CHECKING:  # It imports JAX, which readers of files need not wait for.
-  from jaxtyping import Array
+if TYPE_CHECKING:
+  from jaxtyping import Array  # Readers of files need not wait for JAX.
+
+  from mnemonics_jax.memory import Memory
 
 PyTree = Any
 Variables = dict[str, PyTree]
@@ -54,29 +56,12 @@ class Exemplars(NamedTuple):
   mask: Bool[Array, " n"] | None = None
 
 
-class Memory(NamedTuple):
-  """What a learner may keep of old classes: a fixed grid of image slots.
-
-  >>> from mnemonics_jax import memory
-  >>> kept = memory.empty(classes=10, slots=20, image_shape=(8, 8, 3))
-  >>> kept.images.shape, int(kept.counts.sum())
-  ((10, 20, 8, 8, 3), 0)
-
-  Attributes:
-    images: uint8 pixels; slots past `counts` are zero.
-    counts: how many slots of each class are filled.
-  """
-
-  images: UInt8[np.ndarray, "classes slots h w c"]
-  counts: Int[np.ndarray, " classes"]
-
-
 class PhaseState(NamedTuple):
   """Everything that crosses from one phase to the next.
 
   >>> import jax
   >>> from mnemonics_jax import memory
-  >>> nothing = memory.empty(classes=10, slots=20, image_shape=(8, 8, 3))
+  >>> nothing = memory.empty(classes=10, image_shape=(8, 8, 3))
   >>> state = PhaseState({"params": {}}, nothing, jax.random.key(0), 0, 0)
   >>> state._replace(phase=1, classes_seen=5).classes_seen
   5

@@ -116,7 +116,7 @@ def test_memory_keeps_to_its_budget(drawn):
   cut, policy = drawn
   (stream, dataset, order), joint = make(**cut), cut["joint"]
   sizes, most = stream.class_sizes, most_that_a_run_needs(stream, policy)
-  store = memory.empty(len(sizes), most.class_exemplars, (1, 1, 1))
+  store = memory.empty(len(sizes), (1, 1, 1))
   rng = np.random.default_rng(0)
   seen = 0
   for number, data in enumerate(stream):

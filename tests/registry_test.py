@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from mnemonics_jax import methods, registry
+from mnemonics_jax import memory, methods, registry
 from mnemonics_jax.nn import augment, networks, transfer
 
 TABLES = {
   "METHODS": methods.METHODS,
   "NETWORKS": networks.NETWORKS,
   "AUGMENTATIONS": augment.AUGMENTATIONS,
+  "CODECS": memory.CODECS,
   "TRANSFERS": transfer.KINDS,
 }
 

@@ -140,6 +140,7 @@ def request_from_flags() -> Request:
     )
   seeds = given.pop("seeds", (0,))
   kind = str(given.get("memory", "")).partition(":")[0]
+  kind = kind.removesuffix("_bytes")
   if (_TABLE.value, kind) in [("1", "total"), ("s1", "per_class")]:
     other = "s1" if _TABLE.value == "1" else "1"
     raise UserError(

@@ -45,7 +45,12 @@ from mnemonics_jax.bilevel.adjust import (
   merge_parts,
   run_parts,
 )
-from mnemonics_jax.bilevel.base_level import hypergradient, imprint, unroll
+from mnemonics_jax.bilevel.base_level import (
+  hypergradient,
+  imprint,
+  meta_loss,
+  unroll,
+)
 from mnemonics_jax.bilevel.batches import Features
 from mnemonics_jax.bilevel.config import ApplyFn, BilevelConfig
 from mnemonics_jax.bilevel.diagnostics import (
@@ -58,6 +63,7 @@ from mnemonics_jax.bilevel.diagnostics import (
 )
 from mnemonics_jax.bilevel.meta_level import (
   BilevelState,
+  evaluate,
   init,
   measure,
   steps,
@@ -92,6 +98,7 @@ __all__ = [
   "check_hypergradient",
   "device_bytes",
   "estimate_memory",
+  "evaluate",
   "from_uint8",
   "hypergradient",
   "imprint",
@@ -99,6 +106,7 @@ __all__ = [
   "init_parts",
   "measure",
   "merge_parts",
+  "meta_loss",
   "optimize_exemplars",
   "prepare",
   "run_parts",

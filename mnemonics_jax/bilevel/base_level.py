@@ -109,18 +109,44 @@ def hypergradient(
   Returns:
     The loss and its gradient in the shape of `exemplars.images`.
   """
+
+  def loss(images):
+    return meta_loss(
+      exemplars._replace(images=images), variables, batch, apply_fn=apply_fn,
+      config=config, key=key, active=active, inner_data=inner_data,
+    )  # fmt: skip
+
+  return jax.value_and_grad(loss)(jnp.asarray(exemplars.images))
+
+
+def meta_loss(
+  exemplars: Exemplars,
+  variables: Variables,
+  batch: Data,
+  *,
+  apply_fn: ApplyFn | None = None,
+  config: BilevelConfig = DEFAULT,
+  key: Array | None = None,
+  active: Bool[Array, " classes"] | None = None,
+  inner_data: Data | None = None,
+) -> Float[Array, ""]:
+  """Validation loss L_c(Θ'(E); V) alone; the arguments are `hypergradient`'s.
+
+  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  >>> config = BilevelConfig(inner_steps=1, inner_lr=1.0)
+  >>> loss = meta_loss(white, variables, white, apply_fn=apply_fn, config=config)
+  >>> round(float(loss), 4)  # log(1 + 1/e)
+  0.3133
+  """
   config = config.resolve()
   batch = as_data(batch)
   check(exemplars, variables, batch, apply_fn, config, active, inner_data)
-
-  def meta_loss(images):
-    moved = exemplars._replace(images=images)
-    model = _model(variables, apply_fn, config)
-    trained = _base_level(moved, model, key, active, inner_data, config)
-    logits = model.forward(trained, model.inputs(batch))
-    return cross_entropy(logits, batch.labels, active, batch.mask)
-
-  return jax.value_and_grad(meta_loss)(jnp.asarray(exemplars.images))
+  model = _model(variables, apply_fn, config)
+  trained = _base_level(exemplars, model, key, active, inner_data, config)
+  logits = model.forward(trained, model.inputs(batch))
+  return cross_entropy(logits, batch.labels, active, batch.mask)
 
 
 class _Model(NamedTuple):
@@ -194,6 +220,8 @@ def _base_level(exemplars, model, key, active, inner_data, config) -> PyTree:
   """Trains `model` on the exemplars and returns its trained part."""
   view_key, order_key = _keys(key, config)
   images, labels, mask = exemplars
+  if config.stored_fn is not None:
+    images = config.stored_fn(images)
   if config.augment is not None:
     images = config.augment(view_key, images)
   if mask is None:

@@ -8,6 +8,7 @@ from jaxtyping import Array
 import optax
 
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.nn.identity import later
 from mnemonics_jax.types import Exemplars, PyTree, Variables
 
 ApplyFn = Callable[..., Array]
@@ -58,6 +59,8 @@ class BilevelConfig:
       running statistics. `batch` calls it with `train=True` at both levels and
       expects logits from the batch's own statistics. The functions return no
       statistics, so none of the unroll can leak into the model.
+    stored_fn: `images -> images`: what is left of exemplars once they are
+      stored, with a gradient; None is all of it. They are learned through it.
     augment: `(key, images) -> images`, one view of the exemplars per meta step.
     remat: what the backward pass stores: everything (`none`), the parameters
       after each step (`step`), or only a logarithmic number of them (`nested`).
@@ -85,6 +88,7 @@ class BilevelConfig:
   inner_optimizer: optax.GradientTransformation | None = None
   inner_loss: Callable[[Variables, Exemplars], Array] | None = None
   batch_norm: Literal["frozen", "batch"] = "frozen"
+  stored_fn: Callable[[Array], Array] | None = later(None)
   augment: Callable[[Array, Array], Array] | None = None
   remat: Remat = "step"
   truncate: int | None = None

@@ -4,6 +4,7 @@
 `measure` says how an epoch went. Whoever saves or watches does it in between.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -129,6 +130,52 @@ def measure(
   # The number of steps is traced: dividing by a constant rounds otherwise.
   row = _measure(problem, state, reference, problem.steps)
   return {name: float(value) for name, value in row.items()}
+
+
+def evaluate(problem: Problem, key: Array, images: Array) -> float:
+  """The meta loss of an epoch if the exemplars are these images, as stored.
+
+  >>> from mnemonics_jax.bilevel import prepare
+  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  >>> config = BilevelConfig(inner_steps=1, inner_lr=1.0)
+  >>> problem = prepare(white, variables, white, apply_fn=apply_fn, config=config)
+  >>> loss = evaluate(problem, jax.random.key(0), white.images)
+  >>> round(loss, 4)  # log(1 + 1/e)
+  0.3133
+
+  Args:
+    problem: what is learned.
+    key: of batches, views and starts; with the same one, images compare.
+    images: instead of those that are learned; `stored_fn` is not applied.
+  """
+  return float(_evaluate(problem, key, images, problem.steps))
+
+
+@jax.jit
+def _evaluate(problem, key, images, steps):
+  config = dataclasses.replace(problem.config, stored_fn=None)
+  exemplars = mesh.shard(problem.exemplars._replace(images=images))
+  order_key, step_key = jax.random.split(key)
+  order = None
+  if problem.batch_size is not None:
+    order = shuffle(order_key, problem.valid.mask)
+
+  def step(t, total):
+    start_key, key = jax.random.split(jax.random.fold_in(step_key, t))
+    return total + base_level.meta_loss(
+      exemplars,
+      _start(problem, start_key),
+      _batch(problem, order, t),
+      apply_fn=problem.apply_fn,
+      config=config,
+      key=key,
+      active=problem.active,
+      inner_data=problem.inner_data,
+    )
+
+  return lax.fori_loop(0, steps, step, jnp.float32(0)) / steps
 
 
 def initial_features(problem: Problem, state: BilevelState) -> Array:

@@ -1,6 +1,7 @@
 """What was learned, as a value; and the same with room for more classes."""
 
 from collections.abc import Hashable
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ from jaxtyping import Int, UInt8
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax.types import Memory, PhaseResult, PhaseState
+from mnemonics_jax.types import PhaseResult, PhaseState
 
 Name = Hashable
 
@@ -91,15 +92,15 @@ def grown(state: PhaseState, begin: PhaseState) -> PhaseState:
     begin: of the same seed, before anything was known; a longer head begins with
       the rows of a shorter one.
   """
-  (images, counts), fresh = state.memory, begin.memory
-  slots = max(images.shape[1], fresh.images.shape[1])
-  if (len(fresh.counts), slots) == images.shape[:2]:
-    return state
+  memory, fresh = state.memory, begin.memory
+  if memory.codec != fresh.codec:
+    memory = memory_lib.store(fresh, *memory_lib.flat(memory))
+  if len(memory.counts) < len(fresh.counts):
+    more = len(fresh.counts) - len(memory.counts)
+    counts = np.pad(memory.counts, (0, more))
+    memory = dataclasses.replace(memory, counts=counts)
   variables = jax.tree.map(_longer, state.variables, begin.variables)
-  grid = np.zeros((len(fresh.counts), slots, *images.shape[2:]), np.uint8)
-  grid[: images.shape[0], : images.shape[1]] = images
-  counts = np.pad(counts, (0, len(grid) - len(counts)))
-  return state._replace(variables=variables, memory=Memory(grid, counts))
+  return state._replace(variables=variables, memory=memory)
 
 
 def _longer(have, fresh):

@@ -17,7 +17,7 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner import asking, inputs
 from mnemonics_jax.learner.known import Known, Scores, grown, room_for
 from mnemonics_jax.learner.presets import PRESETS, fields
-from mnemonics_jax.memory import MemoryPolicy
+from mnemonics_jax.memory import Codec, MemoryPolicy
 from mnemonics_jax.methods import METHODS, Method, reference
 from mnemonics_jax.nn.augment import AUGMENTATIONS, Augmentation
 from mnemonics_jax.nn.networks import NETWORKS
@@ -54,11 +54,13 @@ class Learner:
       what is used as a `Network` is.
     method: the base method, by name or as a value.
     exemplars: `random`, `herding` or `mnemonics`.
-    memory: what may be kept of a class, such as `per_class:20` or `total:2000`.
+    memory: what may be kept, such as `per_class:20`, `total:2000` or
+      `per_class_bytes:61440`.
     preset: `paper`, `short` (a CPU's minutes) or `smoke` (only to see it work).
     seed: of initialisation, sampling and augmentation.
     room: classes that the head has room for at first; it doubles when needed.
     augment: of training images, by name or as a function of key and images.
+    codec: how exemplars are kept: `raw`, `jpeg:75`, `webp:75`.
     init_exemplars: and all below: the fields of `phase.Config` of these names.
   """
 
@@ -70,6 +72,7 @@ class Learner:
   seed: int = 0
   room: int = 8
   augment: str | Augmentation = "crop_flip"
+  codec: str | Codec = "raw"
   init_exemplars: str | None = None
   validate_on: str | None = None
   adjust: bool | None = None
@@ -97,8 +100,8 @@ class Learner:
       raise UserError(
         "room", f"`room={self.room}` holds no class", "give it 1 or more"
       )
-    if isinstance(self.memory, str):
-      memory_lib.parse(self.memory)
+    memory_lib.parse(self.memory)
+    memory_lib.parse_codec(self.codec)
 
   def learn(
     self,
@@ -135,7 +138,9 @@ class Learner:
     images, labels = images[order], labels[order]
     network = known.network if known else self._network(images)
     phases = (*(known.phases if known else ()), len(seen) - len(before))
-    config = self._config(network, phases, labels, known and known.state)
+    policy = memory_lib.parse(self.memory), memory_lib.parse_codec(self.codec)
+    fitted = dataclasses.replace(self, memory=memory_lib.fit(*policy, images))
+    config = fitted._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
     if known is not None:
       asking.check_head(self._method, known)
@@ -176,7 +181,8 @@ class Learner:
       network=network,
       method=self._method,
       shape=shape,
-      memory=self._policy,
+      memory=memory_lib.parse(self.memory),
+      codec=memory_lib.parse_codec(self.codec),
       augment=self._augment,
     )
     preset = fields(self.preset, self.exemplars, self._method.name)
@@ -194,11 +200,6 @@ class Learner:
       return self.method
     method = METHODS[self.method]()
     return reference.method(method) if self.preset == "paper" else method
-
-  @property
-  def _policy(self) -> MemoryPolicy:
-    memory = self.memory
-    return memory_lib.parse(memory) if isinstance(memory, str) else memory
 
   @property
   def _augment(self) -> Augmentation:

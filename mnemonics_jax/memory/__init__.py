@@ -1,52 +1,76 @@
-"""What is kept of old classes: a budget, and a grid of images that obeys it.
+"""What is kept of old classes: a budget, codecs, and a store that obeys them.
 
 >>> import numpy as np
 >>> from mnemonics_jax import memory
->>> policy = memory.parse("per_class:2")
->>> slots = memory.slots(policy, classes_per_phase=(2, 1), largest_class=500)
->>> store = memory.empty(classes=3, slots=slots, image_shape=(8, 8, 3))
+>>> store = memory.empty(classes=3, image_shape=(8, 8, 3), codec=memory.Jpeg(75))
 >>> store = memory.insert(store, 0, np.full((2, 8, 8, 3), 255, np.uint8))
 >>> images, labels = memory.flat(store)
 >>> images.shape, labels
 ((2, 8, 8, 3), array([0, 0], dtype=int32))
+>>> store.codes.sizes.tolist()  # Bytes of each image.
+[7, 7]
 """
 
+from mnemonics_jax.memory.codecs import (
+  CODECS,
+  Codec,
+  Codes,
+  Jpeg,
+  Raw,
+  WebP,
+  parse_codec,
+  round_trip,
+)
 from mnemonics_jax.memory.policy import (
   MemoryPolicy,
   PerClass,
+  PerClassBytes,
   Total,
+  TotalBytes,
   check,
+  fit,
   kept,
   parse,
   slots,
 )
 from mnemonics_jax.memory.store import (
+  Memory,
   discard,
   empty,
   flat,
   insert,
-  insert_many,
   replace,
   size_bytes,
+  staying,
   store,
 )
-from mnemonics_jax.types import Memory
 
 __all__ = [
+  "CODECS",
+  "Codec",
+  "Codes",
+  "Jpeg",
   "Memory",
   "MemoryPolicy",
   "PerClass",
+  "PerClassBytes",
+  "Raw",
   "Total",
+  "TotalBytes",
+  "WebP",
   "check",
   "discard",
   "empty",
+  "fit",
   "flat",
   "insert",
-  "insert_many",
   "kept",
   "parse",
+  "parse_codec",
   "replace",
+  "round_trip",
   "size_bytes",
   "slots",
+  "staying",
   "store",
 ]

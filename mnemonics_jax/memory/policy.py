@@ -1,10 +1,18 @@
-"""How many exemplars may be kept: of every class, or of all together."""
+"""How much may be kept: of every class or of all together, images or bytes."""
 
 from collections.abc import Sequence
 import dataclasses
 import re
 
+from jaxtyping import UInt8
+import numpy as np
+
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.memory.codecs import Codec
+
+# Of how many images codes are measured; and how many times as many images as
+# would fit if all were like them have room: codes of some classes are smaller.
+_MEASURED, _MORE = 512, 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +41,10 @@ class PerClass:
     del classes_seen
     return self.images
 
+  def bytes_allowance(self, classes_seen: int, shared: int = 0) -> None:
+    """However many bytes they take."""
+    del classes_seen, shared
+
   def __str__(self) -> str:
     return f"per_class:{self.images}"
 
@@ -60,29 +72,155 @@ class Total:
     """Exemplars every class may keep once `classes_seen` are known."""
     return self.images // classes_seen
 
+  def bytes_allowance(self, classes_seen: int, shared: int = 0) -> None:
+    """However many bytes they take."""
+    del classes_seen, shared
+
   def __str__(self) -> str:
     return f"total:{self.images}"
 
 
-MemoryPolicy = PerClass | Total
+@dataclasses.dataclass(frozen=True)
+class PerClassBytes:
+  """As many exemplars of every class as fit in so many bytes.
 
+  >>> policy = PerClassBytes(61440, images=250)
+  >>> policy.allowance(classes_seen=100), policy.bytes_allowance(100)
+  (250, 61440)
 
-def parse(text: str) -> MemoryPolicy:
-  """Reads what `str` makes of a policy.
-
-  >>> parse("total:2000")
-  Total(images=2000)
+  Attributes:
+    bytes: of the codes of a class.
+    images: never more of a class; `fit` finds it. Shapes follow from it.
   """
-  parts = re.fullmatch(r"(per_class|total):(-?[0-9]{1,9})", text)
+
+  bytes: int
+  images: int | None = None
+
+  def __post_init__(self):
+    _check_bytes(self)
+
+  def allowance(self, classes_seen: int) -> int:
+    """Exemplars every class may keep once `classes_seen` are known."""
+    del classes_seen
+    return _fitted(self)
+
+  def bytes_allowance(self, classes_seen: int, shared: int = 0) -> int:
+    """Bytes that their codes may take, without the few that all share."""
+    del classes_seen, shared
+    return self.bytes
+
+  def __str__(self) -> str:
+    return f"per_class_bytes:{self.bytes}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TotalBytes:
+  """So many bytes for the exemplars of all classes, never exceeded.
+
+  >>> policy = TotalBytes(614400, images=2500)
+  >>> policy.allowance(classes_seen=10), policy.bytes_allowance(10)
+  (250, 61440)
+
+  Attributes:
+    bytes: of all codes together.
+    images: never more of all classes; `fit` finds it. Shapes follow from it.
+  """
+
+  bytes: int
+  images: int | None = None
+
+  def __post_init__(self):
+    _check_bytes(self)
+
+  def allowance(self, classes_seen: int) -> int:
+    """Exemplars every class may keep once `classes_seen` are known."""
+    return _fitted(self) // classes_seen
+
+  def bytes_allowance(self, classes_seen: int, shared: int = 0) -> int:
+    """Bytes that their codes may take, beside those that all share."""
+    return max(self.bytes - shared, 0) // classes_seen
+
+  def __str__(self) -> str:
+    return f"total_bytes:{self.bytes}"
+
+
+MemoryPolicy = PerClass | Total | PerClassBytes | TotalBytes
+
+_KINDS = {
+  "per_class": PerClass,
+  "total": Total,
+  "per_class_bytes": PerClassBytes,
+  "total_bytes": TotalBytes,
+}
+
+
+def _check_bytes(policy):
+  if policy.bytes < 1:
+    raise UserError(
+      "memory", f"`memory={policy}` keeps nothing", "use a positive budget"
+    )
+
+
+def _fitted(policy):
+  if policy.images is None:
+    raise UserError(
+      "memory",
+      f"how many images fit in `memory={policy}` is not known",
+      "use what memory.fit makes of it and some of the images",
+    )
+  return policy.images
+
+
+def parse(text: str | MemoryPolicy) -> MemoryPolicy:
+  """Reads what `str` makes of a policy; a policy itself passes.
+
+  >>> parse("total:2000"), parse("per_class_bytes:61440")
+  (Total(images=2000), PerClassBytes(bytes=61440, images=None))
+  """
+  if not isinstance(text, str):
+    return text
+  parts = re.fullmatch(rf"({'|'.join(_KINDS)}):(-?[0-9]{{1,12}})", text)
   if parts is None:
     raise UserError(
       "memory",
       f"`memory={text}` is not a memory policy",
-      "use per_class:N (N images of every class) or total:N (N images"
-      " altogether)",
+      "use per_class:N (N images of every class), total:N (N images"
+      " altogether), per_class_bytes:N or total_bytes:N",
     )
-  policy = {"per_class": PerClass, "total": Total}[parts[1]]
-  return policy(int(parts[2]))
+  return _KINDS[parts[1]](int(parts[2]))
+
+
+def fit(
+  policy: MemoryPolicy, codec: Codec, images: UInt8[np.ndarray, "n h w c"]
+) -> MemoryPolicy:
+  """The policy, with a number of images if it has none, for images like these.
+
+  >>> from mnemonics_jax.memory.codecs import Raw
+  >>> fit(PerClassBytes(61440), Raw(), np.zeros((1, 32, 32, 3), np.uint8))
+  PerClassBytes(bytes=61440, images=20)
+  >>> fit(PerClass(5), Raw(), np.zeros((1, 32, 32, 3), np.uint8))
+  PerClass(images=5)
+
+  Args:
+    policy: a budget.
+    codec: how images are kept.
+    images: some of them, such as those of phase 0.
+  """
+  if policy.images is not None:
+    return policy
+  rows = np.linspace(0, len(images) - 1, min(len(images), _MEASURED))
+  sizes = codec.encode(images[rows.astype(int)]).sizes
+  if policy.bytes < sizes.mean():
+    raise UserError(
+      "memory",
+      f"`memory={policy}` does not hold one image, which takes about"
+      f" {sizes.mean():.0f} bytes",
+      "use more bytes or another `codec`",
+    )
+  more = 1 if codec.exact else _MORE
+  return dataclasses.replace(
+    policy, images=int(more * policy.bytes / sizes.mean())
+  )
 
 
 def check(
@@ -104,13 +242,20 @@ def check(
       may have fewer than it is allowed to keep.
   """
   classes = sum(classes_per_phase)
+  in_bytes = isinstance(policy, PerClassBytes | TotalBytes)
   if policy.allowance(classes) < 1:
+    if in_bytes:
+      raise UserError(
+        "memory",
+        f"`memory={policy}` does not hold an image of each of {classes} classes",
+        "use more bytes or another `codec`",
+      )
     raise UserError(
       "memory",
       f"`memory={policy}` is smaller than the number of classes",
       f"{classes} classes need at least total:{classes}",
     )
-  if smallest_class is None:
+  if smallest_class is None or in_bytes:  # Of a small class, all are kept.
     return
   if policy.allowance(classes) > smallest_class:
     kind, per_class = str(policy).split(":")[0], policy.allowance(classes)
@@ -126,7 +271,7 @@ def check(
 def slots(
   policy: MemoryPolicy, classes_per_phase: Sequence[int], largest_class: int
 ) -> int:
-  """Image slots per class that suffice for the whole run.
+  """The most exemplars of a class that there may be in the whole run.
 
   >>> slots(Total(2000), (50, 10, 10), largest_class=500)
   40

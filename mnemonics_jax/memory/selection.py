@@ -19,15 +19,24 @@ def random(
 
 
 def herding(
-  features: Float[np.ndarray, "n d"], count: int
+  features: Float[np.ndarray, "n d"],
+  count: int,
+  toward: Float[np.ndarray, "m d"] | None = None,
 ) -> Int[np.ndarray, " count"]:
   """Greedy choice whose running mean follows the class mean (Welling 2009).
 
   On normalised features x with mean μ: pick argmax w·x, then w ← w + μ − x.
   No image is picked twice; a shorter run is a prefix of a longer one.
+
+  Args:
+    features: of the candidates.
+    count: how many are picked.
+    toward: features whose mean is followed; None is the candidates' own.
   """
   x = np.asarray(normalize(features), np.float64)
   mean = x.mean(0)
+  if toward is not None:
+    mean = np.asarray(normalize(toward), np.float64).mean(0)
   weight, free, picks = mean.copy(), np.ones(len(x), bool), []
   for _ in range(min(count, len(x))):
     pick = int(np.argmax(np.where(free, x @ weight, -np.inf)))
@@ -45,16 +54,19 @@ def select(
   *,
   strategy: str,
   allowance: int,
+  toward: Float[np.ndarray, "n d"] | None = None,
 ) -> Int[np.ndarray, " picks"]:
   """Rows of the images that become exemplars, at most `allowance` per class.
 
-  Only herding looks at features.
+  Only herding looks at features, of the images as they will be kept; `toward`
+  has those of the images as they are, if they differ.
   """
   picks = []
   for label in classes:
     rows = np.flatnonzero(labels == label)
     if strategy == "herding":
-      chosen = herding(features[rows], allowance)
+      mean_of = None if toward is None else toward[rows]
+      chosen = herding(features[rows], allowance, mean_of)
     else:
       chosen = random(rng, len(rows), allowance)
     picks.append(rows[chosen])

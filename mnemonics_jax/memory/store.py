@@ -1,25 +1,80 @@
-"""The exemplar memory: a grid of uint8 slots, [classes, slots, h, w, c].
+"""The exemplar memory: codes of images, class after class.
 
 It lives on the host between phases; stages that need exemplars take `flat`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+import dataclasses
+import functools
 
 from jaxtyping import Int, UInt8
 import numpy as np
 
-from mnemonics_jax.types import Memory
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.memory.codecs import Codec, Codes, Raw
 
 
-def empty(classes: int, slots: int, image_shape: tuple[int, ...]) -> Memory:
-  """Memory for `slots` images of each of `classes`, with nothing in it.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Memory:
+  """What a learner keeps of old classes: codes of images, class after class.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
-  >>> memory.images.shape, memory.counts.tolist()
-  ((2, 3, 8, 8, 1), [0, 0])
+  >>> from mnemonics_jax import memory
+  >>> kept = memory.empty(classes=10, image_shape=(8, 8, 3))
+  >>> kept = memory.insert(kept, 7, np.zeros((2, 8, 8, 3), np.uint8))
+  >>> kept.images.shape, kept.labels.tolist()
+  ((2, 8, 8, 3), [7, 7])
+
+  Attributes:
+    codes: of all exemplars, as `codec` makes them.
+    counts: how many of them each class has.
+    image_shape: height, width and channels.
+    codec: how images are kept.
   """
-  images = np.zeros((classes, slots, *image_shape), np.uint8)
-  return Memory(images, np.zeros(classes, np.int32))
+
+  codes: Codes
+  counts: Int[np.ndarray, " classes"]
+  image_shape: tuple[int, int, int]
+  codec: Codec
+
+  def __eq__(self, other: object) -> bool:
+    if not isinstance(other, Memory):
+      return NotImplemented
+    arrays = lambda memory: (*memory.codes, memory.counts)
+    return (self.codec, self.image_shape) == (
+      other.codec,
+      other.image_shape,
+    ) and all(map(np.array_equal, arrays(self), arrays(other)))
+
+  @functools.cached_property
+  def images(self) -> UInt8[np.ndarray, "n h w c"]:
+    """All exemplars, decoded once."""
+    return self.codec.decode(self.codes, self.image_shape)
+
+  @property
+  def labels(self) -> Int[np.ndarray, " n"]:
+    """The class of each."""
+    return np.repeat(np.arange(len(self.counts)), self.counts).astype(np.int32)
+
+  def of_class(self, label: int) -> Codes:
+    """The codes of a class."""
+    start = int(self.counts[:label].sum())
+    rows = slice(start, start + int(self.counts[label]))
+    first = int(self.codes.sizes[:start].sum())
+    size = int(self.codes.sizes[rows].sum())
+    return Codes(self.codes.data[first : first + size], self.codes.sizes[rows])
+
+
+def empty(
+  classes: int, image_shape: tuple[int, int, int], codec: Codec = Raw()
+) -> Memory:
+  """Memory of so many classes, with nothing in it.
+
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
+  >>> memory.images.shape, memory.counts.tolist()
+  ((0, 8, 8, 1), [0, 0])
+  """
+  nothing = Codes(np.zeros(0, np.uint8), np.zeros(0, np.int64))
+  return Memory(nothing, np.zeros(classes, np.int32), image_shape, codec)
 
 
 def insert(
@@ -27,32 +82,11 @@ def insert(
 ) -> Memory:
   """Memory in which class `label` holds exactly `images`.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
   >>> insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8)).counts.tolist()
   [0, 2]
   """
-  return insert_many(memory, {label: images})
-
-
-def insert_many(
-  memory: Memory, images_by_label: Mapping[int, UInt8[np.ndarray, "_ h w c"]]
-) -> Memory:
-  """Memory in which each of these classes holds exactly its images.
-
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
-  >>> image = np.ones((1, 8, 8, 1), np.uint8)
-  >>> insert_many(memory, {0: image, 1: image}).counts.tolist()
-  [1, 1]
-  """
-  slots = memory.images.shape[1]
-  grid, counts = memory.images.copy(), memory.counts.copy()
-  for label, images in images_by_label.items():
-    if len(images) > slots:
-      raise ValueError(f"{len(images)} images do not fit in {slots} slots")
-    grid[label] = 0
-    grid[label, : len(images)] = images
-    counts[label] = len(images)
-  return Memory(grid, counts)
+  return store(memory, images, np.full(len(images), label))
 
 
 def store(
@@ -62,15 +96,20 @@ def store(
 ) -> Memory:
   """Memory in which each class of `labels` holds exactly its images.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
   >>> images = np.ones((4, 8, 8, 1), np.uint8)
   >>> store(memory, images, np.array([0, 1, 1, 1])).counts.tolist()
   [1, 3]
   """
-  return insert_many(
-    memory,
-    {int(label): images[labels == label] for label in np.unique(labels)},
+  order = np.argsort(labels, kind="stable")
+  new = Memory(
+    memory.codec.encode(images[order]),
+    np.bincount(labels, minlength=len(memory.counts)).astype(np.int32),
+    memory.image_shape,
+    memory.codec,
   )
+  source = [new if count else memory for count in new.counts]
+  return _assembled(memory, [s.of_class(c) for c, s in enumerate(source)])
 
 
 def discard(
@@ -78,10 +117,11 @@ def discard(
   memory: Memory,
   allowance: int,
   apart: Callable[[int], int] = lambda count: 0,
+  bytes_allowance: int | None = None,
 ) -> Memory:
-  """Drops images from every class that has more than `allowance`.
+  """Drops images from every class that has more than it may keep.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
   >>> memory = insert(memory, 0, np.ones((3, 8, 8, 1), np.uint8))
   >>> discard(np.random.default_rng(0), memory, allowance=2).counts.tolist()
   [2, 0]
@@ -93,17 +133,73 @@ def discard(
     allowance: images that a class may keep.
     apart: of so many images of a class, how many of the first shrink among
       themselves.
+    bytes_allowance: bytes that their codes may take; None for any number.
   """
-  kept = {}
-  for label in map(int, np.flatnonzero(memory.counts > allowance)):
-    count = int(memory.counts[label])
-    first, others = np.split(np.arange(count), [apart(count)])
-    if rng is not None:
-      others = rng.permutation(others)
-    first = first[: apart(allowance)]
-    others = np.sort(others[: allowance - len(first)])
-    kept[label] = memory.images[label, np.concatenate([first, others])]
-  return insert_many(memory, kept) if kept else memory
+  parts, same = [], True
+  for label in range(len(memory.counts)):
+    codes = memory.of_class(label)
+    rows = staying(rng, codes.sizes, allowance, apart, bytes_allowance)
+    if len(rows) < len(codes.sizes):
+      one_by_one, same = codes.apart(), False
+      data = np.concatenate([one_by_one[row] for row in rows])
+      codes = Codes(data, codes.sizes[rows])
+    parts.append(codes)
+  return memory if same else _assembled(memory, parts)
+
+
+def staying(
+  rng: np.random.Generator | None,
+  sizes: Int[np.ndarray, " n"],
+  allowance: int,
+  apart: Callable[[int], int] = lambda count: 0,
+  bytes_allowance: int | None = None,
+) -> Int[np.ndarray, " kept"]:
+  """Rows of a class that stay when it may keep only so much.
+
+  >>> sizes = np.array([300, 500, 400])
+  >>> staying(None, sizes, allowance=5, bytes_allowance=900).tolist()
+  [0, 1]
+
+  Args:
+    rng: see `discard`, and so are the others.
+    sizes: bytes of each code.
+    allowance: images.
+    apart: how many of the first shrink among themselves.
+    bytes_allowance: bytes.
+  """
+  count = len(sizes)
+  fits = lambda rows: (
+    len(rows) <= allowance
+    and (bytes_allowance is None or sizes[rows].sum() <= bytes_allowance)
+  )
+  if fits(every := np.arange(count)):
+    return every
+  first, others = np.split(every, [apart(count)])
+  if rng is not None:
+    others = rng.permutation(others)
+
+  def best(number):
+    some = first[: apart(number)]
+    return np.concatenate([some, np.sort(others[: number - len(some)])])
+
+  # A choice of fewer is a part of a choice of more.
+  for number in range(min(count, allowance), 0, -1):
+    if fits(rows := best(number)):
+      return rows
+  raise UserError(
+    "memory",
+    f"an exemplar takes {sizes[best(1)].sum()} bytes, and a class has"
+    f" {bytes_allowance}",
+    "use more bytes or another `codec`",
+  )
+
+
+def _assembled(memory, parts: Iterable[Codes]) -> Memory:
+  """Memory with these codes of its classes; copies each of them once."""
+  data, sizes = zip(*parts, strict=True)
+  counts = np.array([len(part) for part in sizes], np.int32)
+  codes = Codes(np.concatenate(data), np.concatenate(sizes))
+  return dataclasses.replace(memory, codes=codes, counts=counts)
 
 
 def flat(
@@ -111,36 +207,32 @@ def flat(
 ) -> tuple[UInt8[np.ndarray, "n h w c"], Int[np.ndarray, " n"]]:
   """All exemplars in class order, with their labels.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
   >>> images, labels = flat(insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8)))
   >>> images.shape, labels.tolist()
   ((2, 8, 8, 1), [1, 1])
   """
-  filled = np.arange(memory.images.shape[1]) < memory.counts[:, None]
-  labels = np.repeat(np.arange(len(memory.counts)), memory.counts)
-  return memory.images[filled], labels.astype(np.int32)
+  return memory.images, memory.labels
 
 
 def replace(memory: Memory, images: UInt8[np.ndarray, "n h w c"]) -> Memory:
   """Memory whose exemplars, in the order of `flat`, are `images`.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
   >>> memory = insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8))
   >>> images, _ = flat(memory)
-  >>> replace(memory, 9 * images).images[1, :, 0, 0, 0].tolist()
-  [9, 9, 0]
+  >>> replace(memory, 9 * images).images[:, 0, 0, 0].tolist()
+  [9, 9]
   """
-  filled = np.arange(memory.images.shape[1]) < memory.counts[:, None]
-  grid = memory.images.copy()
-  grid[filled] = images
-  return memory._replace(images=grid)
+  return dataclasses.replace(memory, codes=memory.codec.encode(images))
 
 
 def size_bytes(memory: Memory) -> int:
-  """Bytes of the exemplars themselves, without padding.
+  """Bytes of the exemplars; what their codes share counts once.
 
-  >>> memory = empty(classes=2, slots=3, image_shape=(8, 8, 1))
+  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
   >>> size_bytes(insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8)))
   128
   """
-  return int(memory.counts.sum()) * int(np.prod(memory.images.shape[2:]))
+  shared = memory.codec.shared(memory.image_shape)
+  return memory.codes.data.size + (len(shared) if memory.counts.any() else 0)

@@ -8,7 +8,7 @@ from mnemonics_jax import registry
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.memory import MemoryPolicy, PerClass
+from mnemonics_jax.memory import Codec, MemoryPolicy, PerClass, Raw, WebP
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
 from mnemonics_jax.nn.model import Model
@@ -36,7 +36,9 @@ class Config:
     network: images to features; the method brings the head.
     method: the base method.
     shape: of the stream of data the phases learn from (`stream.shape`).
-    memory: how many exemplars each class may keep.
+    memory: how much may be kept of each class; if that is bytes, what
+      `memory.fit` makes of it.
+    codec: how exemplars are kept: as they are, or coded.
     exemplars: how new exemplars are made: `random` and `herding` choose among
       the images, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
@@ -64,6 +66,7 @@ class Config:
   method: Method
   shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
+  codec: Codec = later(Raw())
   exemplars: str = "herding"
   init_exemplars: str = "herding"
   validate_on: str = "all"
@@ -102,6 +105,14 @@ class Config:
         f"the network takes images {self.network.image_shape}, the stream has"
         f" {self.shape.image_shape}",
         "give the network the stream's image_shape",
+      )
+    self.codec.check(self.shape.image_shape)
+    if (self.learned or self.adjust) and isinstance(self.codec, WebP):
+      raise UserError(
+        "codec",
+        f"`codec={self.codec}` has no gradient, and exemplars are learned through"
+        " it",
+        "use jpeg or raw, or exemplars that are chosen and not adjusted",
       )
     if self.adjust_parts < 2:
       raise UserError(
@@ -148,7 +159,7 @@ class Config:
   def level(self) -> Level:
     """Model and recipe of the exemplar level."""
     augment = self.augment if self.augment_exemplars else NoAugmentation()
-    return Level.of(self.bilevel, self.model, self.method, augment)
+    return Level.of(self.bilevel, self.model, self.method, augment, self.codec)
 
   @property
   def learned(self) -> bool:

@@ -67,6 +67,12 @@ class Phase:
     """Exemplars that every class may keep once this phase has ended."""
     return self.config.memory.allowance(self.classes_seen)
 
+  @property
+  def bytes_allowance(self) -> int | None:
+    """Bytes that the codes of a class may take then; None for any number."""
+    shared = self.config.codec.shared(self.config.shape.image_shape)
+    return self.config.memory.bytes_allowance(self.classes_seen, len(shared))
+
   @functools.cached_property
   def held_out(self) -> Bool[np.ndarray, " n"]:
     """Which of the new images are never trained on, see `holdout`."""

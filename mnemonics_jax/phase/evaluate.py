@@ -13,6 +13,7 @@ import numpy as np
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images
+from mnemonics_jax.memory import Memory
 from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.blocks import stream_blocks
@@ -21,7 +22,7 @@ from mnemonics_jax.nn.pixels import from_uint8
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.sgd import forward
-from mnemonics_jax.types import Memory, Variables
+from mnemonics_jax.types import Variables
 
 
 @functools.partial(jax.jit, static_argnames=("model", "method"))

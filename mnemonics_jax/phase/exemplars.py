@@ -1,5 +1,6 @@
 """The stages that make exemplars: chosen among the images, learned, adjusted."""
 
+import functools
 from typing import NamedTuple
 
 from jaxtyping import Int, UInt8
@@ -20,7 +21,7 @@ class Chosen(NamedTuple):
   """Images of the new classes that become exemplars, and what chose them.
 
   Attributes:
-    images: one after the other by class.
+    images: one after the other by class, as they were before they are kept.
     labels: their classes.
     inputs: all new images, or their features, to learn exemplars from.
     input_labels: their classes.
@@ -35,7 +36,8 @@ class Chosen(NamedTuple):
 def choose(phase: Phase, variables: Variables) -> Chosen:
   """Exemplars of the new classes, as many as the memory allows for each.
 
-  Those that are never trained on come first, as `holdout` wants them.
+  Those that are never trained on come first, as `holdout` wants them. Images are
+  judged by what is left of them once they are kept.
   """
   config, data = phase.config, phase.data
   new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
@@ -45,20 +47,54 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
     features, _ = extract(config.model, config.method, variables, images)
   if config.learned_on_features:
     inputs = features
+  kept, sizes = _as_kept(phase, variables, images, features)
   held = phase.held_out[new]
   free = np.flatnonzero(~held)
+  apart = functools.partial(holdout.share, fraction=config.method.holdout)
   picks = selection.select(
     phase.keys.numpy("select"),
-    features[free],
+    kept[free],
     labels[free],
     range(phase.classes_old, phase.classes_seen),
     strategy=config.chosen,
-    allowance=phase.allowance
-    - holdout.share(phase.allowance, config.method.holdout),
+    allowance=phase.allowance - apart(phase.allowance),
+    toward=None if kept is features else features[free],
   )
   picks = np.concatenate([np.flatnonzero(held), free[picks]])
-  picks = picks[np.argsort(labels[picks], kind="stable")]
+  fitting = [
+    rows[
+      memory_lib.staying(
+        None, sizes[rows], phase.allowance, apart, phase.bytes_allowance
+      )
+    ]
+    for label in range(phase.classes_old, phase.classes_seen)
+    for rows in [picks[labels[picks] == label]]
+  ]
+  picks = np.concatenate(fitting)
   return Chosen(read(images, picks), labels[picks], inputs, labels)
+
+
+# Images that are decoded again at a time.
+_BLOCK = 4096
+
+
+def _as_kept(phase, variables, images, features):
+  """Features of images as they will be kept, and the bytes that each takes.
+
+  Only herding wants to know the features; those of `images` are `features`.
+  """
+  config = phase.config
+  if config.codec.exact:
+    return features, np.full(len(images), np.prod(images.shape[1:]))
+  found, sizes = [], []
+  for start in range(0, len(images), _BLOCK):
+    rows = np.arange(start, min(start + _BLOCK, len(images)))
+    codes = config.codec.encode(read(images, rows))
+    sizes.append(codes.sizes)
+    if config.chosen == "herding":
+      kept = config.codec.decode(codes, images.shape[1:])
+      found.append(extract(config.model, config.method, variables, kept)[0])
+  return np.concatenate(found) if found else features, np.concatenate(sizes)
 
 
 def learn(
@@ -71,7 +107,7 @@ def learn(
     phase,
     meta_loop.learn,
     phase.keys("exemplars"),
-    chosen.images,
+    memory_lib.round_trip(phase.config.codec, chosen.images),
     chosen.labels,
     variables,
     valid,

@@ -70,3 +70,24 @@ def of_new_images(
     count = share(min(len(rows), allowance), fraction)
     held[rng.permutation(rows)[:count]] = True
   return held
+
+
+def first(
+  labels: Int[np.ndarray, " n"], held: Bool[np.ndarray, " n"], count: float
+) -> Bool[np.ndarray, " n"]:
+  """The first of the held-out images of each class, one at least.
+
+  >>> held = np.array([True, False, True, True, True])
+  >>> first(np.array([0, 0, 0, 0, 1]), held, count=1.8).tolist()
+  [True, False, True, False, True]
+
+  Args:
+    labels: of all images.
+    held: which of them are held out.
+    count: how many of a class to take, rounded.
+  """
+  taken = np.zeros(len(labels), bool)
+  for label in np.unique(labels):
+    rows = np.flatnonzero(held & (labels == label))
+    taken[rows[: max(round(count), 1)]] = True
+  return taken

@@ -10,10 +10,12 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from mnemonics_jax.bilevel import ApplyFn, BilevelConfig
+from mnemonics_jax.memory import Codec, Jpeg, Raw
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import Augmentation
 from mnemonics_jax.nn.heads import CosineHead
+from mnemonics_jax.nn.jpeg import JpegLoss
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.types import PyTree, Variables
 
@@ -67,6 +69,7 @@ class Level(NamedTuple):
     model: Model,
     method: Method,
     augment: Augmentation,
+    codec: Codec = Raw(),
   ) -> "Level":
     """The exemplar level of a method.
 
@@ -78,6 +81,7 @@ class Level(NamedTuple):
       features_fn=_Features(model),
       head_fn=_cosine_logits,
       augment=augment,
+      stored_fn=JpegLoss(codec.quality) if isinstance(codec, Jpeg) else None,
     )
     return cls(_MethodLogits(model, method), config.resolve())
 

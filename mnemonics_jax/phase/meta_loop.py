@@ -14,11 +14,15 @@ from jaxtyping import Array, Float, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import bilevel
+from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
+
+# Of what learned images have a loss: as they were, as learned, as kept.
+_JUDGED = ("before", "learned", "kept")
 
 
 class Change(NamedTuple):
@@ -26,24 +30,29 @@ class Change(NamedTuple):
 
   Attributes:
     before: as they were.
-    after: as they will be stored.
+    after: as they were learned.
     labels: their classes.
     history: of the meta loop.
+    kept: what is left of them once they are kept.
+    losses: if a codec loses something, the meta loss of each of `_JUDGED`.
   """
 
   before: UInt8[np.ndarray, "n h w c"]
   after: UInt8[np.ndarray, "n h w c"]
   labels: Int[np.ndarray, " n"]
   history: bilevel.History
+  kept: UInt8[np.ndarray, "n h w c"]
+  losses: dict[str, float]
 
   def diagnostics(self) -> dict[str, Any]:
     """What a report shows of it: the history and the stored change."""
-    change = np.abs(self.after.astype(np.int32) - self.before.astype(np.int32))
+    change = np.abs(self.kept.astype(np.int32) - self.before.astype(np.int32))
     history = self.history._asdict()
     return {
       **{name: values.tolist() for name, values in history.items()},
       "mean_change": float(change.mean()),
       "max_change": int(change.max()),
+      **{f"loss_{name}": value for name, value in self.losses.items()},
     }
 
 
@@ -62,8 +71,9 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
   )
   exemplars = _padded_exemplars(images, labels, rows)
 
-  def run(state):
-    problem = bilevel.prepare(
+  @functools.cache  # What was learned before an interruption needs none.
+  def problem():
+    return bilevel.prepare(
       exemplars,
       level.start(variables),
       data,
@@ -71,11 +81,24 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
       apply_fn=level.apply_fn,
       config=config,
     )
-    return bilevel.run_steps(problem, state)
+
+  def judge(learned):
+    kept = memory_lib.round_trip(phase.config.codec, learned)
+    padded = (
+      _padded_exemplars(x, labels, rows).images for x in (images, learned, kept)
+    )
+    return [bilevel.evaluate(problem(), key, x) for x in padded]
 
   begin = bilevel.init(key, exemplars, config)
-  finish = lambda state: state.images
-  return _follow(begin, run, finish, config.epochs, len(labels), **options)
+  return _follow(
+    begin,
+    lambda state: bilevel.run_steps(problem(), state),
+    lambda state: state.images,
+    config.epochs,
+    len(labels),
+    judge=None if phase.config.codec.exact else judge,
+    **options,
+  )
 
 
 def adjust(phase, key, images, labels, variables, *, rows, **options):
@@ -118,7 +141,8 @@ def _follow(
   *,
   stage: Stage,
   tell: Callable[[int, dict[str, float]], None],
-) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History]:
+  judge: Callable[[np.ndarray], list[float]] | None = None,
+) -> tuple[UInt8[np.ndarray, "n h w c"], bilevel.History, np.ndarray]:
   """Runs a meta loop from where its stage has seen it last.
 
   Args:
@@ -129,6 +153,7 @@ def _follow(
     count: real rows of the exemplars.
     stage: what it is a part of.
     tell: called with the number of each epoch that has ended, and its row.
+    judge: losses of what was learned, see `Change.losses`.
   """
   fields = bilevel.History._fields
 
@@ -140,16 +165,18 @@ def _follow(
         now.history[moment.epoch] = [moment.row[field] for field in fields]
         tell(moment.epoch, moment.row)
       stage.offer(now)
-    images = np.asarray(bilevel.to_uint8(finish(now.state)))
-    return {"images": images[:count], "history": now.history}
+    images = np.asarray(bilevel.to_uint8(finish(now.state)))[:count]
+    done = {"images": images, "history": now.history}
+    return done | ({"losses": np.array(judge(images))} if judge else {})
 
   done = stage.once(compute)
-  return done["images"], bilevel.History(*done["history"].T)
+  losses = done.get("losses", np.zeros(0))
+  return done["images"], bilevel.History(*done["history"].T), losses
 
 
 def in_chunks(
   phase: Phase,
-  loop: Callable[..., tuple[np.ndarray, bilevel.History]],
+  loop: Callable[..., tuple[np.ndarray, bilevel.History, np.ndarray]],
   key: Array,
   images: UInt8[np.ndarray, "n h w c"],
   labels: Int[np.ndarray, " n"],
@@ -184,13 +211,18 @@ def in_chunks(
   def tell(done, epoch, row):
     stage.tell(done + epoch, total, metrics=row)
 
+  def change(learned, history, losses):
+    kept = memory_lib.round_trip(config.codec, learned)
+    named: dict[str, float] = dict(zip(_JUDGED, losses.tolist(), strict=False))
+    return Change(images, learned, labels, history, kept, named)
+
   if len(chunks) == 1:
-    learned, history = loop(
+    learned, history, losses = loop(
       phase, key, images, labels, variables, *valid,
       stage=stage, tell=functools.partial(tell, 0), **rows,
     )  # fmt: skip
-    return Change(images, learned, labels, history)
-  learned, histories = images.copy(), []
+    return change(learned, history, losses)
+  learned, histories, all_losses = images.copy(), [], []
   # Shapes that all chunks share.
   size = {
     "rows": config.sizes.class_exemplars,
@@ -199,7 +231,7 @@ def in_chunks(
   rows = {name: len(chunks[0]) * size[name] for name in rows}
   for number, chunk in enumerate(chunks):
     members = np.isin(labels, chunk)
-    learned[members], history = loop(
+    learned[members], history, losses = loop(
       phase,
       jax.random.fold_in(key, number),
       images[members],
@@ -211,9 +243,10 @@ def in_chunks(
       **rows,
     )
     histories.append(history)
+    all_losses.append(losses)
   mean = lambda *parts: np.mean(parts, axis=0)
   history = bilevel.History(*map(mean, *histories))
-  return Change(images, learned, labels, history)
+  return change(learned, history, mean(*all_losses))
 
 
 def split_classes(

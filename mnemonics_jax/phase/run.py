@@ -26,15 +26,15 @@ def begin_run(seed: int, config: Config) -> PhaseState:
   >>> stream = data.stream(data.load("digits"), phases=5)
   >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
   >>> state = begin_run(0, Config(network, methods.LwF(), stream.shape))
-  >>> state.memory.images.shape, state.classes_seen
-  ((10, 20, 8, 8, 3), 0)
+  >>> state.memory.counts.tolist(), state.classes_seen
+  ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0)
   """
   model = config.model
   key, init_key = jax.random.split(jax.random.key(seed))
   variables = model.init(init_key)
   variables = config.method.begin_run(variables)
   memory = memory_lib.empty(
-    model.classes, config.sizes.class_exemplars, model.network.image_shape
+    model.classes, model.network.image_shape, config.codec
   )
   return PhaseState(variables, memory, key, phase=0, classes_seen=0)
 
@@ -99,7 +99,9 @@ def run_phase(
   # The first that herding picked are the best; others are dropped at random.
   rng = None if config.exemplars == "herding" else phase.keys.numpy("discard")
   apart = functools.partial(holdout.share, fraction=config.method.holdout)
-  memory = memory_lib.discard(rng, memory, phase.allowance, apart)
+  memory = memory_lib.discard(
+    rng, memory, phase.allowance, apart, phase.bytes_allowance
+  )
   begin("evaluate")
   trained = final = evaluate_phase(phase, variables, memory)
 
@@ -125,9 +127,7 @@ def _result(phase, memory, changes, trained, final):
     memory_images=int(memory.counts.sum()),
     memory_bytes=memory_lib.size_bytes(memory),
     diagnostics={name: c.diagnostics() for name, c in changes.items()},
-    changed={
-      name: (c.before, c.after, c.labels) for name, c in changes.items()
-    },
+    changed={name: (c.before, c.kept, c.labels) for name, c in changes.items()},
     test_features=(final.features, phase.data.test_labels),
     exemplar_features=(final.exemplar_features, memory_lib.flat(memory)[1]),
   )

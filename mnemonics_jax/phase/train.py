@@ -6,6 +6,7 @@ import numpy as np
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data import images
+from mnemonics_jax.memory import Memory
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import NoAugmentation
 from mnemonics_jax.phase import epochs, holdout, sgd
@@ -13,7 +14,7 @@ from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import class_means, extract
 from mnemonics_jax.phase.feed import make_feed
 from mnemonics_jax.phase.stage import Stage
-from mnemonics_jax.types import Memory, Variables
+from mnemonics_jax.types import Variables
 
 
 def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
@@ -83,6 +84,9 @@ def _held_out(phase):
   exemplars, labels = memory_lib.flat(phase.state.memory)
   fraction, allowance = phase.config.method.holdout, phase.allowance
   old = holdout.of_memory(labels, fraction, allowance)
+  if phase.bytes_allowance is not None:
+    # How many of a new class will fit is not known yet: as many as of others.
+    held = holdout.first(data.labels, held, old.sum() / phase.classes_old)
   return _together(
     (exemplars[old], labels[old]), (data.images[held], data.labels[held])
   )

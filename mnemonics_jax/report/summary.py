@@ -72,7 +72,7 @@ def describe(results: Mapping[str, Any]) -> str:
     method = registry.METHODS[method].label
   return text + (
     f"It was trained with {method}; of classes it had already learned it "
-    f"kept {_memory(results['memory'])} ({results['exemplars']} exemplars)."
+    f"kept {_memory(results)} ({results['exemplars']} exemplars)."
   )
 
 
@@ -186,13 +186,18 @@ def compare(names: Sequence[str], runs: Sequence[Run]) -> str:
   )
 
 
-def _memory(policy: str) -> str:
-  kind, _, number = policy.partition(":")
-  if kind == "per_class":
-    return f"{number} image{'' if number == '1' else 's'} per class"
-  if kind == "total":
-    return f"{number} images in all"
-  return policy
+def _memory(results: Mapping[str, Any]) -> str:
+  """Of what is kept: 20 images per class, 61440 bytes in all as jpeg:75."""
+  kind, _, number = results["memory"].partition(":")
+  unit = "byte" if kind.endswith("_bytes") else "image"
+  scope = {"per_class": "per class", "total": "in all"}.get(
+    kind.removesuffix("_bytes")
+  )
+  if scope is None:
+    return results["memory"]
+  codec = results.get("codec", "raw")
+  kept = f"{number} {unit}{'' if number == '1' else 's'} {scope}"
+  return kept if codec == "raw" else f"{kept} as {codec}"
 
 
 def _bytes(size: int) -> str:

@@ -1,6 +1,7 @@
 """Trees of arrays on disk: written at once or not at all, checked when read.
 
-A checkpoint is a directory: `arrays/` as Orbax writes it, `info.json` for what
+A checkpoint is a directory: `arrays/` as Orbax writes it, `large/` with a file for
+each array that is too large to be read before it is needed, `info.json` for what
 is not an array, and `manifest.json` with the checksum of every file and with the
 place that the checkpoint was made for. It is complete, and was read back, before
 it gets its name: whatever interrupts a save leaves the checkpoints that were
@@ -25,10 +26,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from mnemonics_jax.runs import files
-from mnemonics_jax.runs.layout import ARRAYS, INFO, MANIFEST
+from mnemonics_jax.runs.layout import ARRAYS, INFO, LARGE, MANIFEST
 from mnemonics_jax.types import PyTree
 
 _COPY = "arrays.npz"
+# Bytes from which an array has a file of its own, which is mapped into memory.
+_LARGE = 2**28
 # Values of larger trees are not read back, which would take their size again.
 _READ_BACK_BYTES = 2**28
 
@@ -69,11 +72,15 @@ def save(
   tree = jax.tree.map(np.asarray, tree)
   try:
     files.make_directory(partial)
-    _write_arrays(partial / ARRAYS, tree)
+    large, others = _by_size(tree)
+    _write_arrays(partial / ARRAYS, others)
+    for name, array in large.items():
+      (partial / LARGE).mkdir(exist_ok=True)
+      np.save(partial / LARGE / f"{name}.npy", array, allow_pickle=False)
     (partial / INFO).write_text(json.dumps(info or {}))
     manifest = {"place": dict(place or {}), "files": _checksums(partial)}
     (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    _read_back(partial / ARRAYS, tree)
+    _read_back(partial, tree)
     for part in sorted(partial.rglob("*"), reverse=True):
       files.sync(part)  # Names in a directory after what they name.
     files.sync(partial)
@@ -122,9 +129,30 @@ def restore(
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
   try:
-    return _read_arrays(path / ARRAYS), info
+    arrays = _read_arrays(path / ARRAYS)
   except Exception as error:
     raise OSError(f"Orbax could not read it: {error}") from error
+  return _with_large(arrays, path / LARGE), info
+
+
+def _by_size(tree):
+  """Large arrays by name, and the tree of the others."""
+  flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="."))
+  large = {name: x for name, x in flat.items() if x.nbytes >= _LARGE}
+  if not large:
+    return {}, tree
+  others = {name: x for name, x in flat.items() if name not in large}
+  return large, traverse_util.unflatten_dict(others, sep=".")
+
+
+def _with_large(tree, path):
+  """The tree with the arrays of `_by_size`, which are read when they are used."""
+  flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="."))
+  found = {
+    file.stem: np.load(file, mmap_mode="r", allow_pickle=False)
+    for file in sorted(path.glob("*.npy"))
+  }
+  return traverse_util.unflatten_dict(flat | found, sep=".") if found else tree
 
 
 def _write_arrays(path, tree):
@@ -163,7 +191,8 @@ def _read_back(path, tree):
   """Raises OSError unless a reader will find there what was written."""
   small = sum(x.nbytes for x in jax.tree.leaves(tree)) <= _READ_BACK_BYTES
   try:
-    found = _read_arrays(path) if small else _structure(path)
+    read = _read_arrays if small else _structure
+    found = _with_large(read(path / ARRAYS), path / LARGE)
     same = jax.tree.map(_equal if small else _alike, found, tree)
     problem = None if all(jax.tree.leaves(same)) else "it differs"
   except Exception as error:  # Other keys are a ValueError of JAX's.

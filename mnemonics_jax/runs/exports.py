@@ -1,6 +1,7 @@
 """What was learned, in files that other programs read.
 
-  train/<class>/NNN.png   the exemplars; a folder of images to learn from again
+  train/<class>/NNN.png   the exemplars (.jpg, .webp if they are kept so); a folder
+                          of images to learn from again
   labels.csv              for each of them its class, in the order of the memory
   model.safetensors       the model's arrays, and the key of what would follow
   model.json              network, classes, normalisation; the learner's settings
@@ -18,20 +19,20 @@ from typing import Any
 
 from flax import traverse_util
 import numpy as np
-from PIL import Image
 
+from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.folder_names import folder_names
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.runs import layout, learners
-from mnemonics_jax.runs.packing import pack_state
+from mnemonics_jax.runs.packing import pack_memory, pack_state
 
 FORMAT = 1
 IMAGES, LABELS = "train", "labels.csv"
 WEIGHTS, MODEL = "model.safetensors", "model.json"
 
 _HEADER = ("file", "class", "label")
-_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # By channels.
+_CHANNELS = 4  # The most that a PNG has.
 
 
 def export(learner: Learner, known: Known, path: str | Path) -> None:
@@ -55,7 +56,7 @@ def export(learner: Learner, known: Known, path: str | Path) -> None:
       "to", f"`to={path}` exists and is not empty", "choose a new directory"
     )
   channels = known.network.image_shape[-1]
-  if channels not in _MODES:
+  if channels > _CHANNELS:
     raise UserError(
       "to",
       f"images of {channels} channels cannot be written as PNG",
@@ -97,24 +98,24 @@ def _about(known, described, weights):
 
 
 def _write_exemplars(directory, known):
-  images, names = known.exemplars
+  memory = known.state.memory
   folders = dict(zip(known.names, folder_names(known.names), strict=True))
   numbers = dict.fromkeys(known.names, 0)
-  mode = _MODES[images.shape[-1]]
+  codes = memory.codes.apart() if memory.counts.any() else []
   with (directory / LABELS).open(
     "w", encoding="utf-8", errors="backslashreplace", newline=""
   ) as file:
     rows = csv.writer(file)
     rows.writerow(_HEADER)
-    for image, name in zip(images, names, strict=True):
+    for code, label in zip(codes, memory.labels, strict=True):
+      name = known.names[label]
       folder = directory / IMAGES / folders[name]
       folder.mkdir(parents=True, exist_ok=True)
-      picture = folder / f"{numbers[name]:03d}.png"
+      picture = folder / f"{numbers[name]:03d}{memory.codec.suffix}"
       numbers[name] += 1
-      pixels = image[..., 0] if mode == "L" else image
-      Image.fromarray(np.ascontiguousarray(pixels)).save(picture)
+      picture.write_bytes(memory.codec.to_file(code, memory.image_shape))
       place = picture.relative_to(directory).as_posix()
-      rows.writerow([place, str(name), known.names.index(name)])
+      rows.writerow([place, str(name), label])
 
 
 def _write_weights(path, tree):
@@ -154,9 +155,13 @@ def load(path: Path, network: Any) -> tuple[Learner, Known]:
       raise ValueError(f"{WEIGHTS} changed")
     tree = traverse_util.unflatten_dict(parse(content), sep="/")
     tree["variables"].setdefault("batch_stats", {})
-    images, labels = _read_exemplars(path)
-    counts = np.bincount(labels, minlength=about["state"]["room"])
-    tree["memory"] = {"images": images, "counts": counts.astype(np.int32)}
+    state, shape = about["state"], tuple(about["image_shape"])
+    codec = memory_lib.parse_codec(state.get("codec", "raw"))
+    codes, labels = _read_exemplars(path, codec, shape)
+    counts = np.bincount(labels, minlength=state["room"])
+    tree["memory"] = pack_memory(
+      memory_lib.Memory(codes, counts.astype(np.int32), shape, codec)
+    )
     return learners.remember(about["state"], tree, network)
   except (
     OSError,
@@ -172,18 +177,18 @@ def load(path: Path, network: Any) -> tuple[Learner, Known]:
     ) from error
 
 
-def _read_exemplars(path):
-  """Images of the memory, in its order, and their labels."""
-  images, labels = [], []
+def _read_exemplars(path, codec, shape):
+  """Codes of the memory, in its order, and their labels."""
+  codes, labels = [], []
   with (path / LABELS).open(encoding="utf-8", newline="") as file:
     for row in csv.DictReader(file):
       place = path / row["file"]
       if not place.resolve().is_relative_to(path.resolve()):
         raise ValueError(f"{row['file']} is elsewhere")
-      with Image.open(place, formats=("PNG",)) as picture:
-        pixels = np.asarray(picture)
-      images.append(pixels[..., None] if pixels.ndim == 2 else pixels)
+      codes.append(codec.from_file(place.read_bytes(), shape))
       labels.append(int(row["label"]))
   if labels != sorted(labels):
     raise ValueError(f"{LABELS} is not in order")
-  return np.stack(images), np.array(labels)
+  found = memory_lib.Codes.of(codes)
+  codec.decode(found, shape)  # What cannot be decoded is noticed now.
+  return found, np.array(labels)

@@ -38,8 +38,8 @@ Formats 1 and 2 differ in that field only.
 _LOCK, _CONFIG, _METRICS = "lock", "config.json", "metrics.jsonl"
 _RESULTS, _SEED_RESULT = "results.json", "result.json"
 _TENSORBOARD = "tensorboard"
-# Within a checkpoint: arrays, what is not an array, checksums of both.
-ARRAYS, INFO, MANIFEST = "arrays", "info.json", "manifest.json"
+# Within a checkpoint: arrays, what is not an array, checksums of all.
+ARRAYS, LARGE, INFO, MANIFEST = "arrays", "large", "info.json", "manifest.json"
 
 # What is known of results before anything was measured.
 HEADER = {
@@ -47,7 +47,8 @@ HEADER = {
   "dataset": str,
   "method": str,
   "exemplars": str,  # "random", "herding" or "mnemonics".
-  "memory": str,  # "per_class:20" or "total:2000".
+  "memory": str,  # "per_class:20", "total:2000", "per_class_bytes:61440"...
+  "codec": Maybe(str),  # "raw", "jpeg:75"...: how exemplars are kept.
   "readout": str,  # The read-out that counts for this method.
   "preset": Maybe(str),  # Of the command line.
   "schedule": str,  # "paper", or "reduced" for anything else.
@@ -130,8 +131,8 @@ METRICS = {
 
 # Arrays of phase_NN.npz. Classes are numbered in the order they are learned.
 PHASE_ARRAYS = {
-  "memory/images": "uint8 [seen, slots, h, w, c]; zero where nothing is kept",
-  "memory/counts": "int [seen]; slots that are filled",
+  "memory/images": "uint8 [seen, slots, h, w, c]; the first of each class, zeros",
+  "memory/counts": "int [seen]; how many there are",
   "confusion/MOMENT/READOUT": "int [seen, seen]; true class, predicted class",
   "changed/STAGE/before": "uint8 [n, h, w, c]; as the stage found some images",
   "changed/STAGE/after": "the same images as the stage left them",

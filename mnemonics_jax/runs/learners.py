@@ -68,7 +68,7 @@ def describe(learner: Learner, known: Known) -> dict[str, Any]:
     "phase": known.state.phase,
     "classes_seen": known.state.classes_seen,
     "room": len(known.state.memory.counts),
-    "slots": known.state.memory.images.shape[1],
+    "codec": str(known.state.memory.codec),
   }
 
 
@@ -114,7 +114,8 @@ def remember(
   if network is not None:
     fields["network"], net = network, _of_caller(network, net)
   learner, net = _restored(info["learner"] | {"fields": fields}), _restored(net)
-  memory = memory_lib.empty(info["room"], info["slots"], net.image_shape)
+  codec = memory_lib.parse_codec(info.get("codec", "raw"))
+  memory = memory_lib.empty(info["room"], net.image_shape, codec)
   names = tuple(ast.literal_eval(name) for name in info["names"])
   state = unpack_state(memory, tree, info)
   return learner, Known(state, names, tuple(info["phases"]), net)
@@ -209,9 +210,7 @@ def run_state(path: Path, config: Config, seed: int, phase: int):
   place = checkpoint_names.place(run, seed, name)
   tree, info = _read(layout.checkpoint_dir(path, seed) / name, place)
   memory = memory_lib.empty(
-    config.model.classes,
-    config.sizes.class_exemplars,
-    config.network.image_shape,
+    config.model.classes, config.network.image_shape, config.codec
   )
   return unpack_state(memory, tree, info), info
 

@@ -1,5 +1,7 @@
 """States as plain arrays that a checkpoint can hold, and back."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,21 +34,33 @@ def like_leaf(stored, leaf):
   return stored if isinstance(leaf, np.ndarray) else type(leaf)(stored)
 
 
+def pack_memory(memory):
+  """Images if they are kept as they are, as ever; or codes."""
+  kept = {"images": memory.images}
+  if not memory.codec.exact:
+    kept = {"codes": memory.codes.data, "sizes": memory.codes.sizes}
+  return kept | {"counts": memory.counts}
+
+
 def pack_state(state):
-  images, _ = memory_lib.flat(state.memory)
   return {
     "variables": state.variables,
-    "memory": {"images": images, "counts": state.memory.counts},
+    "memory": pack_memory(state.memory),
     "key": jax.random.key_data(state.key),
   }
 
 
 def unpack_state(empty, tree, info):
-  """The state whose arrays these are, with the slots of an empty memory."""
-  memory = empty._replace(counts=tree["memory"]["counts"])
+  """The state whose arrays these are, with the codec of an empty memory."""
+  kept = tree["memory"]
+  if empty.codec.exact:
+    codes = empty.codec.encode(kept["images"])
+  else:
+    codes = memory_lib.Codes(kept["codes"], kept["sizes"])
+  memory = dataclasses.replace(empty, codes=codes, counts=kept["counts"])
   return PhaseState(
     variables=jax.tree.map(mesh.put_replicated, tree["variables"]),
-    memory=memory_lib.replace(memory, tree["memory"]["images"]),
+    memory=memory,
     key=jax.random.wrap_key_data(jnp.asarray(tree["key"])),
     phase=info["phase"],
     classes_seen=info["classes_seen"],

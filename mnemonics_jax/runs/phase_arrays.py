@@ -18,6 +18,7 @@ from mnemonics_jax.runs.layout import AnyPath
 _SHOWN_CLASSES, _SHOWN_PER_CLASS = 10, 2
 # Of every class: which ones a map should show is known at the end only.
 _TEST_FEATURES, _EXEMPLAR_FEATURES = 30, 10
+_MEMORY = 2**24  # Bytes of exemplars, of each class at least one.
 
 
 def write_phase_arrays(
@@ -26,8 +27,7 @@ def write_phase_arrays(
   phase: int,
   *,
   seen: int,
-  memory_images: np.ndarray,
-  memory_counts: np.ndarray,
+  memory: tuple[np.ndarray, np.ndarray],
   confusion: Mapping[str, Mapping[str, np.ndarray]],
   changed: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
   test_features: tuple[np.ndarray, np.ndarray],
@@ -40,9 +40,8 @@ def write_phase_arrays(
     seed: which one.
     phase: which one.
     seen: number of classes learned so far.
-    memory_images: uint8 [classes, slots, h, w, c], zero past the counts. Kept
-      as `memory/images`, of the classes seen.
-    memory_counts: filled slots [classes]; kept as `memory/counts`.
+    memory: exemplars, uint8 [n, h, w, c], and their labels. The first of each
+      class are kept as `memory/images`, how many there are as `memory/counts`.
     confusion: counts [seen, seen] (true class, predicted class) by moment and
       read-out; kept as `confusion/MOMENT/READOUT`.
     changed: by stage the images before it and after it, and their labels. Two
@@ -55,8 +54,8 @@ def write_phase_arrays(
       `features/exemplars`, `..._labels`.
   """
   arrays: dict[str, Any] = {
-    "memory/images": memory_images[:seen],
-    "memory/counts": memory_counts[:seen],
+    "memory/images": _grid(*memory, seen),
+    "memory/counts": np.bincount(memory[1], minlength=seen),
   }
   for moment, by_readout in confusion.items():
     for name, counts in by_readout.items():
@@ -78,6 +77,17 @@ def write_phase_arrays(
   path.parent.mkdir(parents=True, exist_ok=True)
   with files.replacing(path) as file:
     np.savez_compressed(file, **arrays)
+
+
+def _grid(images: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+  """The first images of each class, [classes, slots, h, w, c], and zeros."""
+  most = np.bincount(labels, minlength=classes).max()
+  slots = min(most, max(_MEMORY // (classes * images[:1].size or 1), 1))
+  grid = np.zeros((classes, slots, *images.shape[1:]), np.uint8)
+  for label in range(classes):
+    first = images[labels == label][:slots]
+    grid[label, : len(first)] = first
+  return grid
 
 
 def _first_of_each(

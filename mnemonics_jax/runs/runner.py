@@ -214,7 +214,10 @@ def header(
   config: Config, stream: ClassStream, labels: Labels | None = None
 ) -> dict[str, Any]:
   """The part of results.json that is known before anything was measured."""
-  title = stream.name, config.method.name, config.exemplars, str(config.memory)
+  kept = str(config.memory)
+  if not config.codec.exact:
+    kept += f" {config.codec}"
+  title = stream.name, config.method.name, config.exemplars, kept
   labels = labels or Labels(" · ".join(title))
   return {
     "title": labels.title,
@@ -222,6 +225,7 @@ def header(
     "method": config.method.name,
     "exemplars": config.exemplars,
     "memory": str(config.memory),
+    "codec": str(config.codec),
     "readout": config.method.readout,
     "preset": labels.preset,
     "schedule": labels.schedule,

@@ -5,6 +5,7 @@ from pathlib import Path
 import time
 from typing import Any
 
+from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError
@@ -99,8 +100,7 @@ def run_seed(
       seed,
       number,
       seen=result.classes_seen,
-      memory_images=state.memory.images,
-      memory_counts=state.memory.counts,
+      memory=memory_lib.flat(state.memory),
       confusion=result.confusion,
       changed=result.changed,
       test_features=result.test_features,

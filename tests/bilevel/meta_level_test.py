@@ -178,3 +178,39 @@ def test_divergence_names_epoch_steps_and_loss():
   problem, state = _begin(config)
   with pytest.raises(FloatingPointError, match=r"epoch 0, steps 0 to 2 \(meta"):
     bilevel.steps(problem, state, 99)
+
+
+def test_exemplars_are_learned_through_what_storing_leaves_of_them():
+  """A pixel x of which x/2 is left: the loss log(1 + e^(−x/2)) at x = 1."""
+  white = bilevel.Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
+  variables = {"params": {"w": jnp.zeros((1, 2))}}
+  logits = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
+  config = bilevel.BilevelConfig(
+    inner_steps=1, inner_lr=1.0, stored_fn=lambda x: x / 2
+  )
+  loss, gradient = bilevel.hypergradient(
+    white, variables, white, apply_fn=logits, config=config
+  )
+  np.testing.assert_allclose(loss, np.log(1 + np.exp(-0.5)), rtol=1e-5)
+  np.testing.assert_allclose(
+    gradient.item(), -0.5 / (1 + np.exp(0.5)), rtol=1e-5
+  )
+  # What is evaluated has been stored already.
+  problem = bilevel.prepare(
+    white, variables, white, apply_fn=logits, config=config
+  )
+  found = bilevel.evaluate(problem, KEY, 0.5 * white.images)
+  np.testing.assert_allclose(found, loss, rtol=1e-5)
+
+
+def test_an_evaluation_is_the_mean_loss_of_an_epoch():
+  problem, state = _begin()
+  images = problem.exemplars.images
+  first = bilevel.evaluate(problem, KEY, images)
+  assert first == bilevel.evaluate(problem, KEY, images)
+  assert first != bilevel.evaluate(problem, jax.random.key(9), images)
+  plain = change(RANDOM, augment=None, inner_batch_size=None, batch_size=None)
+  problem, state = _begin(plain)  # Every batch is all of the data.
+  once = bilevel.measure(problem, bilevel.steps(problem, state, 1))
+  loss = bilevel.evaluate(problem, KEY, problem.exemplars.images)
+  np.testing.assert_allclose(loss, 5 * once["loss"], rtol=1e-5)

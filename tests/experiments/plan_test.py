@@ -61,6 +61,21 @@ def test_a_total_budget_ends_with_the_share_of_a_class():
   assert "The memory (total:13) ends with 2 exemplars per class: 12" in text
 
 
+def test_bytes_and_codes_are_told():
+  text = describe(memory="per_class_bytes:700")  # 192 bytes each.
+  assert (
+    "The memory (per_class_bytes:700) ends with 700 bytes per class, 4.2 kB in"
+    " all: at most 3 exemplars of a class."
+  ) in text
+  text = describe(memory="total_bytes:1200", codec="jpeg:50")
+  assert (
+    "The memory (total_bytes:1200, jpeg:50) ends with 200 bytes per class, 1.2 kB"
+    " in all: at most "
+  ) in text
+  text = describe(codec="jpeg:50")
+  assert "(per_class:4, jpeg:50) ends with 4 exemplars per class: 24 im" in text
+
+
 def test_seeds_and_read_out_are_named():
   text = describe(method="icarl", seeds=(0, 3))
   assert "once per seed (0, 3)" in text

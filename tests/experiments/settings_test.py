@@ -12,7 +12,7 @@ from experiments.settings import Settings, build, check_effect
 from mnemonics_jax import augment, methods
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.memory import Total
+from mnemonics_jax.memory import Jpeg, PerClassBytes, Total, fit
 from mnemonics_jax.phase import Schedule
 
 PLAIN = Settings(
@@ -36,7 +36,8 @@ PLAIN = Settings(
     "weight_decay": (-1e-9, math.inf, math.nan),
     "less_forget": (-1.0, math.inf, math.nan),
     "images_per_class": (0,),
-    "memory": ("20", "per_class:0", "total:x"),
+    "memory": ("20", "per_class:0", "total:x", "per_class_bytes:0"),
+    "codec": ("png", "jpeg:0", "webp:101"),
   }.items(),
 )
 def test_values_out_of_range_are_refused(field, values):
@@ -51,6 +52,18 @@ def test_the_ends_of_ranges_are_accepted():
     PLAIN, epochs=1, max_change=0, seeds=(0, 2**32 - 1), less_forget=0.0,
     weight_decay=0.0, images_per_class=1, batch_size=2**16,
   )  # fmt: skip
+
+
+def test_bytes_and_a_codec_reach_the_phases():
+  settings = dataclasses.replace(
+    PLAIN, memory="per_class_bytes:500", codec="jpeg:50"
+  )
+  config, stream = build(settings, tiny.dataset())
+  assert config.codec == Jpeg(50)
+  assert config.memory == fit(PerClassBytes(500), Jpeg(50), stream[0].images)
+  assert settings.title.endswith(" · per_class_bytes:500 jpeg:50")
+  assert settings.identity()["codec"] == "jpeg:50"
+  assert "codec" not in PLAIN.identity()  # Runs that had none keep their names.
 
 
 def test_the_identity_is_what_json_gives_back():

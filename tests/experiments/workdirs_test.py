@@ -23,6 +23,8 @@ def test_names_tell_what_is_run():
     "folder", "short", **presets.of("folder")["short"], data="x"
   )
   assert name(images, root="elsewhere").parent == Path("elsewhere")
+  coded = dataclasses.replace(DIGITS, codec="jpeg:75")
+  assert "_per_class-5_jpeg-75_n5_" in name(coded).name
   assert name() == name()  # Runs must be found again.
 
 
@@ -30,6 +32,7 @@ def test_whatever_changes_numbers_changes_the_name(monkeypatch):
   for change in [
     dict(epochs=3),
     dict(dtype="bfloat16"),
+    dict(codec="jpeg:75"),
     dict(exemplar_chunk=2),
     dict(less_forget=4.0),
     dict(seeds=(1,)),

@@ -10,7 +10,7 @@ from support import compilations, saved_learner
 from support.learners import PHASES, Flat, learn, make, many, same
 from support.saved_learner import QUICK, images, pictures
 
-from mnemonics_jax import Learner, methods, phase, registry
+from mnemonics_jax import Learner, memory, methods, phase, registry, runs
 from mnemonics_jax.learner.known import grown
 from mnemonics_jax.progress import StepReport, ignore
 
@@ -45,7 +45,7 @@ def test_a_learner_has_every_setting_of_a_phase():
   assert settings - {f.name for f in dataclasses.fields(Learner)} == {"shape"}
 
 
-@pytest.mark.parametrize("preset", ["paper", "short", "smoke"])
+@pytest.mark.parametrize("preset", registry.PRESETS)
 def test_presets_are_fields_of_a_configuration(preset):
   config = Learner("resnet8", preset=preset)._config(
     saved_learner.network(), (2,), np.array([0, 1]), None
@@ -55,6 +55,27 @@ def test_presets_are_fields_of_a_configuration(preset):
   own = Learner("resnet8", preset=preset, finetune="none", train=QUICK["train"])
   config = own._config(saved_learner.network(), (2,), np.array([0, 1]), None)
   assert config.finetune == "none" and config.train == QUICK["train"]
+
+
+def test_a_memory_of_bytes_keeps_what_fits_and_survives_files(tmp_path):
+  learner = make(memory="per_class_bytes:450", codec="jpeg:50")
+  known = learn(learner, None, "cat dog")
+  kept = known.state.memory
+  assert kept.codec == memory.Jpeg(50) and kept.counts[:2].min() >= 1
+  assert max(kept.of_class(label).sizes.sum() for label in (0, 1)) <= 450
+  learner.save(known, tmp_path / "saved")
+  runs.export(learner, known, tmp_path / "exported")
+  for place in ("saved", "exported"):
+    again, found = Learner.load(tmp_path / place, network=Flat())
+    assert again == learner and found.state.memory == kept
+  files = list((tmp_path / "exported").rglob("*.jpg"))
+  assert len(files) == kept.counts.sum()
+  # Another codec takes over what there is.
+  plain = dataclasses.replace(learner, memory="per_class:9", codec="raw")
+  more = learn(plain, found, "fox")
+  np.testing.assert_array_equal(
+    more.state.memory.images[: len(kept.images)], kept.images
+  )
 
 
 def test_classes_come_in_the_order_of_their_first_images(learned):
@@ -74,10 +95,10 @@ def test_learning_leaves_what_was_known_before_as_it_was():
   learner = make()
   known = learn(learner, None, "cat dog")
   before = jax.tree.map(np.array, known.state.variables)
-  memory = known.state.memory.images.copy()
+  kept = known.state.memory.images.copy()
   learn(learner, known, "fox")
   assert same(before, known.state.variables)
-  assert np.array_equal(memory, known.state.memory.images)
+  assert np.array_equal(kept, known.state.memory.images)
   assert known.names == ("cat", "dog")
 
 
@@ -88,7 +109,7 @@ def test_growing_equals_having_had_the_room(learned):
   head, longer = (k.state.variables["params"]["head"] for k in (known, other))
   assert head["weight"].shape == longer["weight"].shape == (16, 8)
   assert same(known.state.variables, other.state.variables)
-  assert same(known.state.memory, other.state.memory)
+  assert known.state.memory == other.state.memory
   smaller = make(room=4)
   assert learn(smaller, None, "cat dog").state.memory.counts.shape == (4,)
 

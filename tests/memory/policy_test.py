@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 from mnemonics_jax import memory
@@ -23,7 +24,8 @@ def test_memory_policies_are_read_from_text():
 
 @pytest.mark.parametrize(
   "text", ["", "20", "per_class", "per_class:", "total:x", "total:1.5",
-           "per_class:0", "per_class:-3", "total:-1", "all:3"],
+           "per_class:0", "per_class:-3", "total:-1", "all:3", "bytes:5",
+           "per_class_bytes:0", "total_bytes:", "total_bytes:1.5"],
 )  # fmt: skip
 def test_broken_memory_policies_are_refused(text):
   with pytest.raises(UserError, match="`memory="):
@@ -49,3 +51,46 @@ def test_kept_is_never_more_than_the_budget_or_the_images():
   assert memory.kept(memory.Total(100), 30, 500) == 90
   assert memory.kept(memory.Total(100), 2, 7) == 14
   assert memory.kept(memory.PerClass(5), 4, 500) == 20
+
+
+class Fixed(memory.Jpeg):
+  """A codec whose codes take as many bytes as the first pixel says."""
+
+  def encode(self, images):
+    sizes = images[:, 0, 0, 0].astype(np.int64)
+    return memory.Codes(np.zeros(sizes.sum(), np.uint8), sizes)
+
+
+def test_budgets_of_bytes_are_read_from_text():
+  assert memory.parse("per_class_bytes:61440") == memory.PerClassBytes(61440)
+  assert memory.parse("total_bytes:7") == memory.TotalBytes(7)
+  assert str(memory.TotalBytes(7, images=3)) == "total_bytes:7"
+
+
+def test_bytes_are_as_many_images_as_fit_and_half_as_many_more():
+  images = np.zeros((4, 8, 8, 3), np.uint8)
+  images[:, 0, 0, 0] = 10, 20, 30, 40  # 25 bytes on average.
+  fit = lambda policy, codec=Fixed(): memory.fit(policy, codec, images)
+  assert fit(memory.PerClassBytes(1000)).allowance(9) == 60  # 1.5 · 1000 / 25
+  total = fit(memory.TotalBytes(1000))
+  assert [total.allowance(n) for n in (1, 7)] == [60, 8]
+  assert [total.bytes_allowance(n) for n in (1, 7)] == [1000, 142]
+  assert total.bytes_allowance(7, shared=300) == 100
+  # Of images that are kept as they are, the number is known.
+  raw = fit(memory.PerClassBytes(1000), memory.Raw())
+  assert raw == memory.PerClassBytes(1000, images=5)
+  assert fit(raw) == raw and fit(memory.Total(3)) == memory.Total(3)
+  assert memory.Total(3).bytes_allowance(2) is None
+  assert memory.PerClass(3).bytes_allowance(2) is None
+
+
+def test_bytes_that_hold_nothing_are_refused():
+  images = np.full((4, 8, 8, 3), 100, np.uint8)
+  with pytest.raises(UserError, match="one image, which takes about 100 bytes"):
+    memory.fit(memory.PerClassBytes(99), Fixed(), images)
+  few = memory.fit(memory.TotalBytes(500), Fixed(), images)
+  with pytest.raises(UserError, match="an image of each of 10 classes"):
+    memory.check(few, (5, 5), smallest_class=100)
+  memory.check(few, (2, 2), smallest_class=1)  # Of a small class all are kept.
+  with pytest.raises(UserError, match=r"memory\.fit"):
+    memory.PerClassBytes(99).allowance(3)

@@ -132,12 +132,11 @@ def test_learned_exemplars_move_within_the_trust_region(name, scope):
   before, _ = phase.run_phase(phase.begin_run(0, plain), stream[0], plain)
   after, result = phase.run_phase(phase.begin_run(0, config), stream[0], config)
   change = _distance(before.memory.images, after.memory.images)
-  assert change[:3].any() and change.max() <= 2
-  assert not change[3:].any()
+  assert change.any() and change.max() <= 2
   assert result.diagnostics["exemplars"]["max_change"] == change.max()
   # The next phase also moves the old ones, again by at most two.
   later, result = phase.run_phase(after, stream[1], config)
-  moved = _distance(later.memory.images[:3], after.memory.images[:3])
+  moved = _distance(later.memory.images[:9], after.memory.images)
   assert moved.any() and moved.max() <= 2
   assert result.diagnostics["adjust"]["max_change"] == moved.max()
   np.testing.assert_array_equal(later.memory.counts, [3, 3, 3, 3, 0, 0])

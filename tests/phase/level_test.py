@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from support import compilations
 
-from mnemonics_jax import bilevel, methods, networks
+from mnemonics_jax import bilevel, memory, methods, networks
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.nn.augment import CropFlip, NoAugmentation
+from mnemonics_jax.nn.jpeg import JpegLoss
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.phase.level import Level
 
@@ -31,6 +32,17 @@ def test_equal_descriptions_are_equal_and_hash_equal():
   for other in (_level(methods.LwF()), _level(augment=CropFlip()),
                 _level(inner_lr=0.5)):  # fmt: skip
     assert other != one
+
+
+def test_exemplars_are_learned_through_what_keeps_them():
+  method = methods.LwF()
+  stored_fn = lambda codec: (
+    Level.of(
+      BilevelConfig(), _model(method), method, NoAugmentation(), codec
+    ).config.stored_fn
+  )
+  assert stored_fn(memory.Raw()) is None
+  assert stored_fn(memory.Jpeg(30)) == JpegLoss(30)
 
 
 @pytest.mark.parametrize("scope", ["head", "all"])

@@ -180,10 +180,8 @@ def test_a_shrinking_class_keeps_the_best_that_herding_picked(made):
     before = state
     state, _ = phase.run_phase(state, data, config, train=untrained)
     for label in range(before.classes_seen):
-      kept = state.memory.counts[label]
-      prefixes.append(
-        (state.memory.images[label] == before.memory.images[label])[:kept].all()
-      )
+      now, then = (s.memory.of_class(label) for s in (state, before))
+      prefixes.append((now.data == then.data[: now.data.size]).all())
   assert all(prefixes) == (made == "herding")
 
 

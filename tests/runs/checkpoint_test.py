@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from support import damage
 
-from mnemonics_jax import methods
+from mnemonics_jax import memory, methods
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.runs import checkpoint, packing
-from mnemonics_jax.types import Memory, PhaseState
+from mnemonics_jax.types import PhaseState
 
 TREE = {
   "a": {"b": np.arange(6.0, dtype=np.float32).reshape(2, 3)},
@@ -47,6 +47,25 @@ def test_arrays_of_a_device_come_back_as_those_of_the_host(tmp_path):
   tree, info = checkpoint.restore(tmp_path / "saved")
   assert tree["a"].dtype == jnp.bfloat16 and info == {}
   assert tree["a"].tobytes() == np.full(3, 0.1, jnp.bfloat16).tobytes()
+
+
+def test_large_arrays_are_mapped_and_checked_like_others(tmp_path, monkeypatch):
+  monkeypatch.setattr(checkpoint, "_LARGE", 200)
+  path = tmp_path / "saved"
+  checkpoint.save(path, TREE | {"deep": {"er": np.arange(99)}}, {"phase": 1})
+  files = sorted(file.name for file in (path / "large").iterdir())
+  assert files == ["deep.er.npy", "images.npy"]
+  tree, info = checkpoint.restore(path)
+  assert isinstance(tree["images"], np.memmap) and info == {"phase": 1}
+  np.testing.assert_array_equal(tree["images"], TREE["images"])
+  np.testing.assert_array_equal(tree["deep"]["er"], np.arange(99))
+  np.testing.assert_array_equal(tree["a"]["b"], TREE["a"]["b"])
+  monkeypatch.setattr(checkpoint, "_LARGE", 2**28)  # Nothing else tells them.
+  assert checkpoint.restore(path)[0]["images"].shape == (256,)
+  content = (path / "large/images.npy").read_bytes()
+  (path / "large/images.npy").write_bytes(content[:-1] + b"x")
+  with pytest.raises(checkpoint.Damaged, match=r"large/images\.npy changed"):
+    checkpoint.restore(path)
 
 
 def test_the_size_is_that_of_the_files(tmp_path):
@@ -94,10 +113,11 @@ def test_an_error_of_orbax_is_one_of_the_disk(saved, monkeypatch):
 def test_a_cifar_checkpoint_stays_small(tmp_path):
   model = Model(networks.resnet32(), methods.LUCIR().head, 100)
   rng = np.random.default_rng(0)
-  images = rng.integers(0, 256, (100, 20, 32, 32, 3), np.uint8)
-  memory = Memory(images, np.full(100, 20, np.int32))
+  images = rng.integers(0, 256, (2000, 32, 32, 3), np.uint8)
+  labels = np.repeat(np.arange(100), 20)
+  kept = memory.store(memory.empty(100, (32, 32, 3)), images, labels)
   key = jax.random.key(0)
-  state = PhaseState(model.init(key), memory, key, 6, 100)
+  state = PhaseState(model.init(key), kept, key, 6, 100)
   size = checkpoint.save(tmp_path / "phase_05", packing.pack_state(state))
   assert 6e6 < size < 30e6
 

@@ -126,12 +126,11 @@ def test_images_that_are_not_rgb(tmp_path, shape):
   learner = Learner(network, memory="per_class:2", **saved_learner.QUICK)
   # As if it had been learned: what counts here is the memory.
   _, known = Learner.load(saved_learner.write(tmp_path / "saved"))
-  config = learner._config(network, (2,), np.zeros(4, int), None)
+  pictures = images(4, 0, (*shape[:2], channels))
+  labels = np.array([0, 0, 1, 1])
+  config = learner._config(network, (2,), labels, None)
   state = phase.begin_run(0, config)
-  kept = memory.insert_many(
-    state.memory,
-    {i: images(2, i, (*shape[:2], channels)) for i in range(2)},
-  )
+  kept = memory.store(state.memory, pictures, labels)
   state = state._replace(memory=kept, phase=1, classes_seen=2)
   known = known._replace(
     state=state, names=("a", "b"), phases=(2,), network=network

@@ -3,23 +3,32 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from mnemonics_jax import memory
 from mnemonics_jax.runs import packing
-from mnemonics_jax.types import Memory, PhaseState
+from mnemonics_jax.types import PhaseState
 
 
-def test_a_state_comes_back():
+@pytest.mark.parametrize(
+  ("codec", "arrays"),
+  [
+    (memory.Raw(), {"images", "counts"}),  # As all versions have written it.
+    (memory.Jpeg(50), {"codes", "sizes", "counts"}),
+  ],
+)
+def test_a_state_comes_back(codec, arrays):
   rng = np.random.default_rng(0)
-  images = rng.integers(1, 256, (3, 2, 4, 4, 3), np.uint8)
-  images[1, 1] = images[2] = 0  # Where nothing is kept.
-  memory = Memory(images, np.array([2, 1, 0], np.int32))
+  images = rng.integers(1, 256, (3, 4, 4, 3), np.uint8)
+  blank = memory.empty(3, (4, 4, 3), codec)
+  kept = memory.store(blank, images, np.array([0, 0, 1]))
   variables = {"params": {"w": jnp.asarray([0.1, 0.2])}}
-  state = PhaseState(variables, memory, jax.random.key(5), 1, 2)
+  state = PhaseState(variables, kept, jax.random.key(5), 1, 2)
   tree = packing.pack_state(state)
-  assert tree["memory"]["images"].shape == (3, 4, 4, 3)  # Not the empty slots.
-  blank = Memory(np.zeros_like(images), np.zeros(3, np.int32))
+  assert set(tree["memory"]) == arrays
   found = packing.unpack_state(blank, tree, {"phase": 1, "classes_seen": 2})
-  np.testing.assert_array_equal(found.memory.images, images)
+  np.testing.assert_array_equal(found.memory.images, kept.images)
+  np.testing.assert_array_equal(found.memory.codes.data, kept.codes.data)
   np.testing.assert_array_equal(found.memory.counts, [2, 1, 0])
   assert (found.phase, found.classes_seen) == (1, 2)
   w = found.variables["params"]["w"]

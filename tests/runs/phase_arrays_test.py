@@ -8,14 +8,13 @@ from mnemonics_jax.runs.layout import WorkdirError
 
 
 def _write(workdir, **changes):
-  """12 classes have been seen of 14, each with 3 images in 4 slots."""
-  memory = np.arange(14 * 4 * 2 * 2 * 3).reshape(14, 4, 2, 2, 3)
+  """12 classes have been seen, each with 3 images."""
+  images = np.arange(36 * 2 * 2 * 3).reshape(36, 2, 2, 3) % 251 + 1
   labels = np.repeat(np.arange(12), 3)
   features = np.random.default_rng(0).normal(size=(36, 5))
   arguments = dict(
     seen=12,
-    memory_images=memory.astype(np.uint8),
-    memory_counts=np.full(14, 3, np.int32),
+    memory=(images.astype(np.uint8), labels),
     confusion={"final": {"head": np.eye(12, dtype=np.int64)}},
     changed={"adjust": (np.arange(36), np.arange(36) + 100, labels)},
     test_features=(features, labels),
@@ -29,8 +28,10 @@ def test_arrays_come_back(tmp_path):
   features = _write(tmp_path)
   arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2)
   assert (tmp_path / "seed_1" / "phase_02.npz").exists()
-  assert arrays["memory/images"].shape == (12, 4, 2, 2, 3)
+  assert arrays["memory/images"].shape == (12, 3, 2, 2, 3)
   assert arrays["memory/images"].dtype == np.uint8
+  # 12 numbers in an image, 36 in a class.
+  assert arrays["memory/images"][4, 2, 0, 0].tolist() == [169, 170, 171]
   np.testing.assert_array_equal(arrays["memory/counts"], [3] * 12)
   np.testing.assert_array_equal(arrays["confusion/final/head"], np.eye(12))
   # Two images of each of the first ten classes.
@@ -51,6 +52,19 @@ def test_arrays_come_back(tmp_path):
   np.testing.assert_array_equal(
     arrays["features/exemplars_labels"], np.arange(12)
   )
+
+
+def test_of_a_large_memory_the_first_of_each_class_are_kept(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(phase_arrays, "_MEMORY", 3 * 2 * 12)  # Two for each of 3.
+  images = np.arange(1, 7, dtype=np.uint8).repeat(12).reshape(6, 2, 2, 3)
+  labels = np.array([0, 0, 0, 0, 2, 2])
+  _write(tmp_path, seen=3, memory=(images, labels))
+  arrays = phase_arrays.read_phase_arrays(tmp_path, 1, 2, "memory")
+  assert arrays["memory/counts"].tolist() == [4, 0, 2]
+  first = arrays["memory/images"][..., 0, 0, 0].tolist()
+  assert first == [[1, 2], [0, 0], [5, 6]]
 
 
 def test_of_each_class_the_first_features_are_kept(tmp_path):

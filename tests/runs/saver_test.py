@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from support import interrupted
 
+from mnemonics_jax import memory
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.progress import StepReport, ignore
 from mnemonics_jax.runs import Policy, Stopped, checkpoint
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Saver
 from mnemonics_jax.runs.signals import Stop
-from mnemonics_jax.types import Memory, PhaseState
+from mnemonics_jax.types import PhaseState
 
 
 @pytest.fixture
@@ -36,9 +37,10 @@ def make(tmp_path, log):
 
 
 def begin(phase: int = 0) -> PhaseState:
-  memory = Memory(np.zeros((2, 1, 2, 2, 3), np.uint8), np.array([1, 0]))
+  kept = memory.empty(2, (2, 2, 3))
+  kept = memory.insert(kept, 0, np.full((1, 2, 2, 3), 9, np.uint8))
   variables = {"params": {"w": jnp.arange(3.0)}}
-  return PhaseState(variables, memory, jax.random.key(7), phase, 2 * phase)
+  return PhaseState(variables, kept, jax.random.key(7), phase, 2 * phase)
 
 
 def names(saver) -> list[str]:
@@ -70,7 +72,6 @@ def test_what_was_computed_once_is_not_computed_again(make):
 def test_a_state_between_phases_comes_back_with_its_records(make):
   saver, _ = make()
   after = begin(phase=1)
-  after.memory.images[0] = 9
   saver.end_phase(after, [{"phase": 0}])
   saver, state = make()
   assert (state.phase, state.classes_seen) == (1, 2)
