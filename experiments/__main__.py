@@ -10,7 +10,7 @@ from experiments import command
 from experiments import help as help_lib
 
 # Some take arguments that are not flags.
-WITH_ARGUMENTS = ("report", "predict", "export", "extend")
+WITH_ARGUMENTS = ("report", "predict", "export", "extend", "publish")
 LEARNING = ("digits", "cifar", "imagenet", "folder", "learn")
 EXPERIMENTS = (*LEARNING, "tables", *WITH_ARGUMENTS, "cache")
 

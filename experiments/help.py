@@ -22,6 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "order_seed",
     "seeds",
     "images_per_class",
+    "tuning_fraction",
   ),
   "Method": (
     "method",
@@ -54,6 +55,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "base_epochs",
     "batch_size",
     "learning_rate",
+    "curve",
     "weight_decay",
     "finetune_epochs",
     "finetune_learning_rate",
@@ -67,6 +69,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "keep",
     "patience",
     "base_models",
+    "base_model",
     "tensorboard",
     "report_every_phase",
   ),

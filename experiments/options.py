@@ -183,7 +183,14 @@ flags.DEFINE_integer("epochs", None, "Epochs of every phase after phase 0.")
 flags.DEFINE_integer("base_epochs", None, "Epochs of phase 0.")
 flags.DEFINE_integer("batch_size", None, "Images per training step.")
 flags.DEFINE_float(
-  "learning_rate", None, "Initial rate of SGD; divided by 10 twice."
+  "learning_rate", None, "Initial rate of SGD, or the highest; see --curve."
+)
+flags.DEFINE_enum(
+  "curve",
+  None,
+  list(registry.CURVES),
+  f"How the learning rate goes. {registry.choices(registry.CURVES)}. The"
+  " fine-tune's is constant.",
 )
 flags.DEFINE_float("weight_decay", None, "L2 regularisation.")
 flags.DEFINE_integer("finetune_epochs", None, "Epochs of the fine-tune.")
@@ -194,6 +201,12 @@ flags.DEFINE_integer(
   "images_per_class",
   None,
   "Train on only the first images of each class; for quick trials.",
+)
+flags.DEFINE_float(
+  "tuning_fraction",
+  None,
+  "Test on this share of the training images of each class, and train on the"
+  " others: settings are chosen without a look at the test images.",
 )
 flags.DEFINE_enum(
   "dtype",
@@ -245,7 +258,15 @@ flags.DEFINE_string(
   "base_models",
   None,
   "Directory for models of phase 0. Runs that name the same one train those"
-  " they have in common only once; the numbers do not change.",
+  " they have in common only once; the numbers do not change. Published models are"
+  " found there, too.",
+)
+flags.DEFINE_string(
+  "base_model",
+  None,
+  "A published model of phase 0 to begin with instead of training one, such as"
+  " results/base_models/cifar100_resnet32_lucir; it must know the same classes and"
+  " have the same network and kind of head.",
 )
 flags.DEFINE_bool("tensorboard", True, "Also write TensorBoard events.")
 flags.DEFINE_bool(

@@ -39,6 +39,9 @@ def describe(
     if config.method.joint
     else ""
   )
+  begin = ""
+  if settings.base_model is not None:
+    begin = f" Phase 0 takes the model in {settings.base_model}."
   readout = config.method.readout
   seeds = ", ".join(map(str, settings.seeds))
   times = f"once per seed ({seeds})" if len(settings.seeds) > 1 else "once"
@@ -46,7 +49,7 @@ def describe(
     f"Learning the {sum(split)} classes of {settings.dataset} with"
     f" {settings.method} and {settings.exemplars} exemplars in"
     f" {len(split)} phases of {_runs(split)} classes, {times}, with"
-    f" {settings.net} on {schedule}.{joint} {_memory(config)}"
+    f" {settings.net} on {schedule}.{joint}{begin} {_memory(config)}"
     f" The reported read-out is {registry.READOUTS[readout]} (`{readout}`)."
     f" Results go to {workdir}.\n"
     f"Classes, in the order they are learned: {_classes(stream)}.\n"

@@ -12,6 +12,15 @@ Presets = Mapping[str, Mapping[str, Any]]
 
 _CIFAR100 = {
   "paper": PAPER,
+  "fast": dict(
+    net="resnet32",
+    epochs=20,
+    base_epochs=40,
+    learning_rate=0.2,
+    curve="one_cycle",
+    finetune="head",
+    finetune_epochs=10,
+  ),
   "short": dict(
     net="resnet8",
     epochs=10,
@@ -59,8 +68,21 @@ _SMALL_IMAGENET = dict(
   less_forget=10.0,
   finetune="head",  # results/defaults tells why.
 )
+_FAST_IMAGENET = dict(
+  net="resnet18",
+  augment="resized_crop",
+  image_size=224,
+  less_forget=10.0,
+  finetune="head",
+  epochs=11,
+  base_epochs=22,
+  learning_rate=0.2,
+  curve="one_cycle",
+  finetune_epochs=10,
+)
 _IMAGENET = {
   "paper": PAPER_IMAGENET,
+  "fast": _FAST_IMAGENET,
   "short": dict(
     _SMALL_IMAGENET,
     epochs=10,
@@ -91,11 +113,19 @@ PRESETS: Mapping[str, Presets] = {
       init_exemplars="random",
       **MNEMONICS,
     ),
+    "fast": dict(
+      _DIGITS_SHORT,
+      epochs=20,
+      base_epochs=40,
+      curve="one_cycle",
+      finetune_epochs=20,
+    ),
     "short": dict(_DIGITS_SHORT, epochs=30, base_epochs=30, finetune_epochs=20),
     "smoke": dict(_DIGITS_SHORT, epochs=2, base_epochs=3, finetune_epochs=2),
   },
   "folder": {
     "paper": dict(PAPER_IMAGENET, val_fraction=0.2),
+    "fast": dict(_FAST_IMAGENET, val_fraction=0.2),
     "short": dict(_FOLDER, epochs=20, base_epochs=40, finetune_epochs=20),
     "smoke": dict(
       _FOLDER, epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1

@@ -94,6 +94,7 @@ def run(
       workdir,
       seeds=settings.seeds,
       settings=settings.identity(),
+      base_model=settings.base_model,
       labels=runs.Labels(settings.title, settings.preset, schedule, departures),
       report=hear,
       **options,

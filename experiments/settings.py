@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnemonics_jax import memory
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs import published
 
 if TYPE_CHECKING:
   from mnemonics_jax.data import ClassStream, Dataset
@@ -46,14 +47,17 @@ class Settings:
   net: str = "resnet32"
   epochs: int = 160
   base_epochs: int = 160
+  base_model: str | None = None
   learning_rate: float = 0.1
   weight_decay: float = 5e-4
   batch_size: int = 128
+  curve: str = "steps"
   milestones: tuple[float, ...] = (0.5, 0.75)
   finetune_epochs: int = 50
   finetune_learning_rate: float = 0.01
   augment: str = "crop_flip"
   images_per_class: int | None = None
+  tuning_fraction: float | None = None
   data: str | None = None
   image_size: int | None = None
   val_fraction: float | None = None
@@ -97,6 +101,8 @@ class Settings:
     }
     if "validate_on" not in idle:
       values["validate_on"] = self.validated_on
+    if self.base_model is not None:  # What it is, not where.
+      values["base_model"] = published.about(self.base_model)["weights_sha256"]
     del values["remat"]  # It changes what is stored, not what is computed.
     return json.loads(json.dumps(values))
 
@@ -119,6 +125,8 @@ _RANGES = {
 def _check_ranges(settings):
   memory.parse(settings.memory)
   memory.parse_codec(settings.codec)
+  if settings.base_model is not None:
+    published.about(settings.base_model)
   for name, (least, most) in _RANGES.items():
     value = getattr(settings, name)
     for number in value if isinstance(value, tuple) else (value,):
@@ -205,6 +213,8 @@ def without_effect(settings: Settings) -> dict[str, str]:
     found |= dict.fromkeys(_LEARNING, f"{chosen} and --noadjust")
   if not learned:
     found |= dict.fromkeys(("init_exemplars", "validate_on"), chosen)
+  if settings.base_model is not None:
+    found["base_epochs"] = "`base_model`"
   if not adjusted:
     found["adjust_parts"] = joint if settings.adjust else "--noadjust"
   if is_joint or _off(settings, "finetune"):
@@ -242,6 +252,7 @@ def _schedule(settings, epochs):
     milestones=milestones_at(settings.milestones, epochs),
     batch_size=settings.batch_size,
     weight_decay=settings.weight_decay,
+    curve=settings.curve,
   )
 
 
@@ -258,6 +269,8 @@ def build(
     method = dataclasses.replace(method, less_forget_base=settings.less_forget)
   if settings.reference_code:
     method = reference.method(method)
+  if settings.tuning_fraction is not None:
+    dataset = data.for_tuning(dataset, settings.tuning_fraction)
   stream = data.stream(
     dataset,
     phases=settings.phases,
@@ -299,6 +312,7 @@ def build(
       epochs=settings.finetune_epochs,
       learning_rate=settings.finetune_learning_rate,
       milestones=(),
+      curve="steps",
     ),
     augment=augment.AUGMENTATIONS[settings.augment],
   )

@@ -103,8 +103,15 @@ SCOPES = {
   "all": "the whole network",
 }
 
+CURVES = {
+  "steps": "divided by 10 twice",
+  "cosine": "down to zero along a cosine",
+  "one_cycle": "up for a third of the epochs, then down to zero",
+}
+
 PRESETS = {
   "paper": "the paper's network and schedule, for an accelerator",
+  "fast": "the paper's network, a quarter of its epochs or fewer",
   "short": "reduced to what 2 CPU cores can do",
   "smoke": "minutes, only to see that everything works",
 }

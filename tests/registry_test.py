@@ -8,12 +8,14 @@ import pytest
 
 from mnemonics_jax import memory, methods, registry
 from mnemonics_jax.nn import augment, networks, transfer
+from mnemonics_jax.phase import schedule
 
 TABLES = {
   "METHODS": methods.METHODS,
   "NETWORKS": networks.NETWORKS,
   "AUGMENTATIONS": augment.AUGMENTATIONS,
   "CODECS": memory.CODECS,
+  "CURVES": {"steps", *schedule._CURVES},
   "TRANSFERS": transfer.KINDS,
 }
 

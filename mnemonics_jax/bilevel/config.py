@@ -8,7 +8,6 @@ from jaxtyping import Array
 import optax
 
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn.identity import later
 from mnemonics_jax.types import Exemplars, PyTree, Variables
 
 ApplyFn = Callable[..., Array]
@@ -88,7 +87,7 @@ class BilevelConfig:
   inner_optimizer: optax.GradientTransformation | None = None
   inner_loss: Callable[[Variables, Exemplars], Array] | None = None
   batch_norm: Literal["frozen", "batch"] = "frozen"
-  stored_fn: Callable[[Array], Array] | None = later(None)
+  stored_fn: Callable[[Array], Array] | None = None
   augment: Callable[[Array, Array], Array] | None = None
   remat: Remat = "step"
   truncate: int | None = None

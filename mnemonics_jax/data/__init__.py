@@ -30,6 +30,7 @@ from mnemonics_jax.data.stream import (
   StreamShape,
   stream,
 )
+from mnemonics_jax.data.tuning import for_tuning
 from mnemonics_jax.progress import Report, ignore
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
   "Share",
   "Source",
   "StreamShape",
+  "for_tuning",
   "load",
   "read_images",
   "stream",

@@ -1,10 +1,8 @@
 """How classes are learned and asked for; what is known is a value of its own."""
 
-from collections.abc import Iterable, Iterator, Mapping
-import contextlib
+from collections.abc import Iterable, Mapping
 import dataclasses
 from pathlib import Path
-import sys
 from typing import Any
 
 from jaxtyping import Float
@@ -14,7 +12,7 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.learner import asking, inputs
+from mnemonics_jax.learner import asking, beginning, following, inputs
 from mnemonics_jax.learner.known import Known, Scores, grown, room_for
 from mnemonics_jax.learner.presets import PRESETS, fields
 from mnemonics_jax.memory import Codec, MemoryPolicy
@@ -56,11 +54,14 @@ class Learner:
     exemplars: `random`, `herding` or `mnemonics`.
     memory: what may be kept, such as `per_class:20`, `total:2000` or
       `per_class_bytes:61440`.
-    preset: `paper`, `short` (a CPU's minutes) or `smoke` (only to see it work).
+    preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes) or
+      `smoke` (only to see it work).
     seed: of initialisation, sampling and augmentation.
     room: classes that the head has room for at first; it doubles when needed.
     augment: of training images, by name or as a function of key and images.
     codec: how exemplars are kept: `raw`, `jpeg:75`, `webp:75`.
+    base_model: a published model of the first classes, taken instead of training
+      one; it brings its network.
     init_exemplars: and all below: the fields of `phase.Config` of these names.
   """
 
@@ -73,6 +74,7 @@ class Learner:
   room: int = 8
   augment: str | Augmentation = "crop_flip"
   codec: str | Codec = "raw"
+  base_model: str | None = None
   init_exemplars: str | None = None
   validate_on: str | None = None
   adjust: bool | None = None
@@ -149,8 +151,11 @@ class Learner:
     if test is not None:
       tested = inputs.labelled(*test, network.image_shape, seen)
     data = PhaseData(images, labels, phases[-1], *tested)
-    with _followed(report) as hear:
-      state, result = phase.run_phase(state, data, config, report=hear)
+    train = beginning.training(None if known else self.base_model, seen)
+    with following.followed(report) as hear:
+      state, result = phase.run_phase(
+        state, data, config, report=hear, train=train
+      )
     return Known(
       state, seen, phases, network, result if test is not None else None
     )
@@ -189,6 +194,8 @@ class Learner:
     return Config(**{**preset, **chosen, **derived})
 
   def _network(self, images):
+    if self.base_model is not None:
+      return inputs.network_for(beginning.network(self.base_model), images)
     options = {}
     if self.preset == "paper":
       options["last_relu"] = reference.last_relu(self._method)
@@ -335,15 +342,3 @@ class Learner:
     from mnemonics_jax.runs import learners
 
     return learners.load(Path(path), network, seed, phase)
-
-
-@contextlib.contextmanager
-def _followed(report: Report | None) -> Iterator[Report]:
-  """Whoever hears of progress: the caller, or a person."""
-  if report is not None:
-    yield report
-    return
-  from mnemonics_jax.report.console import Console
-
-  with Console(stream=sys.stderr) as console:
-    yield console

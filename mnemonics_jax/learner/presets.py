@@ -20,6 +20,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     train=Schedule(),
     balance=Schedule(50, 0.01, ()),
   ),
+  "fast": dict(
+    finetune="head",
+    base=Schedule(40, 0.2, (), curve="one_cycle"),
+    train=Schedule(20, 0.2, (), curve="one_cycle"),
+    balance=Schedule(10, 0.01, ()),
+  ),
   "short": dict(
     finetune="head",
     base=Schedule(20, milestones=(10, 15)),

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 import dataclasses
 import re
 
-from jaxtyping import UInt8
 import numpy as np
 
+from mnemonics_jax.data.images import Images, read
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.memory.codecs import Codec
 
@@ -190,9 +190,7 @@ def parse(text: str | MemoryPolicy) -> MemoryPolicy:
   return _KINDS[parts[1]](int(parts[2]))
 
 
-def fit(
-  policy: MemoryPolicy, codec: Codec, images: UInt8[np.ndarray, "n h w c"]
-) -> MemoryPolicy:
+def fit(policy: MemoryPolicy, codec: Codec, images: Images) -> MemoryPolicy:
   """The policy, with a number of images if it has none, for images like these.
 
   >>> from mnemonics_jax.memory.codecs import Raw
@@ -209,7 +207,7 @@ def fit(
   if policy.images is not None:
     return policy
   rows = np.linspace(0, len(images) - 1, min(len(images), _MEASURED))
-  sizes = codec.encode(images[rows.astype(int)]).sizes
+  sizes = codec.encode(read(images, rows.astype(int))).sizes
   if policy.bytes < sizes.mean():
     raise UserError(
       "memory",

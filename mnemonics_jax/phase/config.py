@@ -66,7 +66,7 @@ class Config:
   method: Method
   shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
-  codec: Codec = later(Raw())
+  codec: Codec = Raw()
   exemplars: str = "herding"
   init_exemplars: str = "herding"
   validate_on: str = "all"

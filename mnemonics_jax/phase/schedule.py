@@ -1,9 +1,13 @@
 """How long and how fast SGD trains."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
+from typing import Any
 
+import optax
+
+from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
 
 
@@ -13,12 +17,18 @@ class Schedule:
 
   >>> [round(Schedule(epochs=4, milestones=(2, 3)).rate(e), 4) for e in range(4)]
   [0.1, 0.1, 0.01, 0.001]
+  >>> smooth = Schedule(epochs=4, curve="cosine")
+  >>> [round(smooth.rate(e), 4) for e in range(4)]
+  [0.0962, 0.0691, 0.0309, 0.0038]
 
   Attributes:
     epochs: passes over the pool.
-    learning_rate: of the first epochs.
+    learning_rate: of the first epochs, or the highest.
     milestones: epochs after which the learning rate is multiplied by `decay`.
     decay: see `milestones`.
+    curve: how the learning rate goes: `steps` at the milestones, `cosine` down to
+      zero, `one_cycle` (Smith & Topin 2017) up for a third and down again. A curve
+      has no milestones; an epoch has the rate of its middle.
     batch_size: images per step.
     momentum: of SGD.
     weight_decay: L2 pull to zero (to the identity for transfer weights).
@@ -31,8 +41,15 @@ class Schedule:
   batch_size: int = 128
   momentum: float = 0.9
   weight_decay: float = 5e-4
+  curve: str = "steps"
 
   def __post_init__(self):
+    if self.curve not in registry.CURVES:
+      raise UserError(
+        "curve",
+        f"`curve={self.curve}` is not known",
+        f"choose one of {', '.join(registry.CURVES)}",
+      )
     wanted = {
       "epochs": (self.epochs >= 0, "0 or more"),
       "batch_size": (self.batch_size >= 1, "1 or more"),
@@ -50,12 +67,22 @@ class Schedule:
 
   def rate(self, epoch: int) -> float:
     """The learning rate of an epoch."""
+    if self.curve != "steps":
+      return float(_CURVES[self.curve](self)(epoch + 0.5))
     passed = sum(epoch >= milestone for milestone in self.milestones)
     return self.learning_rate * self.decay**passed
 
   def steps(self, images: int) -> int:
     """Steps of an epoch over so many images; the last batch wraps around."""
     return math.ceil(images / self.batch_size)
+
+
+_CURVES: Mapping[str, Callable[[Schedule], Callable[[float], Any]]] = {
+  "cosine": lambda s: optax.cosine_decay_schedule(s.learning_rate, s.epochs),
+  "one_cycle": lambda s: optax.cosine_onecycle_schedule(
+    s.epochs, s.learning_rate
+  ),
+}
 
 
 def milestones_at(parts: Sequence[float], epochs: int) -> tuple[int, ...]:

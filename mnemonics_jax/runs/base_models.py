@@ -99,7 +99,7 @@ def _name(phase):
     identity(method),
     identity(config.base),
     identity(config.augment),
-    config.sizes.pool,
+    len(data.labels),
     data.new_classes,
     int(phase.held_out.sum()),  # How many depends on the memory.
   ]

@@ -9,7 +9,7 @@ from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.nn.identity import identity
 from mnemonics_jax.parallel import mesh, processes
-from mnemonics_jax.phase import Config, cost
+from mnemonics_jax.phase import Config, cost, train_model
 from mnemonics_jax.progress import (
   Note,
   Report,
@@ -17,7 +17,8 @@ from mnemonics_jax.progress import (
   SeedBegins,
   ignore,
 )
-from mnemonics_jax.runs import convolutions, layout, records
+from mnemonics_jax.runs import base_models as base_models_lib
+from mnemonics_jax.runs import convolutions, layout, published, records
 from mnemonics_jax.runs.claim import claimed, run_name
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
@@ -55,6 +56,7 @@ def run(
   report: Report = ignore,
   tensorboard: bool = False,
   base_models: str | Path | None = None,
+  base_model: str | Path | None = None,
   saving: Policy = Policy(),
   advice: str = CONTINUE,
 ) -> dict[str, Any]:
@@ -87,6 +89,7 @@ def run(
     report: hears where it is.
     tensorboard: whether TensorBoard events are written, too.
     base_models: where models of phase 0 are kept, None to train each anew.
+    base_model: a published one to begin with, whatever decides it.
     saving: when checkpoints are written, which are kept, and how long a signal
       waits for one.
     advice: a sentence on how to continue, if somebody stops it.
@@ -100,11 +103,13 @@ def run(
     UserError: what is asked for cannot be done.
   """
   workdir = processes.private_directory(Path(workdir))
-  if base_models is not None:
-    base_models = processes.private_directory(Path(base_models))
   if settings is None:
-    settings = _settings(config, stream, seeds)
+    settings = _settings(config, stream, seeds, base_model)
   _check(config, stream, seeds)
+  training = functools.partial(
+    _training, config, stream, base_models, base_model
+  )
+  training(seeds[0])  # What does not fit is told before anything is written.
   stop, described = Stop(advice), description(config, stream, labels)
   with (
     claimed(workdir, settings, stream.checksum, **described) as moved,
@@ -120,13 +125,28 @@ def run(
     for seed in pending:
       report(SeedBegins(seed))
       saver = Saver(seed, workdir, saving, log, stop, report, name)
-      done[seed] = run_seed(config, stream, saver, report, base_models)
+      done[seed] = run_seed(config, stream, saver, report, training(seed))
       layout.write_seed_result(workdir, seed, done[seed])
     results = records.results(
       header(config, stream, labels), [done[seed] for seed in seeds]
     )
     layout.write_results(workdir, results)
     return results
+
+
+def _training(config, stream, base_models, base_model, seed):
+  """How models are trained: that of phase 0 may be there already."""
+  found = None
+  if base_model is not None:
+    found = published.load(base_model)
+  elif base_models is not None:
+    found = published.find(Path(base_models), config, stream, seed)
+  if found is not None:
+    return published.begin_with(found, published.first_names(stream))
+  if base_models is None:
+    return train_model
+  own = processes.private_directory(Path(base_models))
+  return functools.partial(base_models_lib.train, own)
 
 
 def _fields(value: Any, name: str = "") -> dict[str, Any]:
@@ -148,7 +168,7 @@ def _announce(report, config, stream, pending, moved):
     report(Note(f"Note: {note}"))
 
 
-def _settings(config, stream, seeds):
+def _settings(config, stream, seeds, base_model):
   """All that decides the numbers: the order of classes is not in the config."""
   try:
     fields = _fields(identity(config))
@@ -159,6 +179,8 @@ def _settings(config, stream, seeds):
       "pass settings=, a dict of what makes this run itself",
     ) from error
   names = list(stream.class_names)
+  if base_model is not None:
+    fields["base_model"] = published.about(base_model)["weights_sha256"]
   return {**fields, "class_names": names, "seeds": list(seeds)}
 
 

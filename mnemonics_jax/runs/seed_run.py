@@ -1,6 +1,6 @@
 """One seed of a run: every phase, and what is written of it."""
 
-import functools
+from collections.abc import Callable
 from pathlib import Path
 import time
 from typing import Any
@@ -9,10 +9,9 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.phase import Config
+from mnemonics_jax.phase import Config, Phase, Stage, train_model
 from mnemonics_jax.progress import Event, Note, PhaseEnds, Report, StepReport
 from mnemonics_jax.registry import READOUTS
-from mnemonics_jax.runs import base_models as base_models_lib
 from mnemonics_jax.runs import (
   checkpoint,
   checkpoint_names,
@@ -22,6 +21,7 @@ from mnemonics_jax.runs import (
 )
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Saver
+from mnemonics_jax.types import Variables
 
 # The field of the configuration that says how a stage learns.
 _FIELDS = {
@@ -53,7 +53,7 @@ def run_seed(
   stream: ClassStream,
   saver: Saver,
   report: Report,
-  base_models: str | Path | None = None,
+  train: Callable[[Phase, Stage], Variables] = train_model,
 ) -> dict[str, Any]:
   """Trains what is left of a seed; returns its record in result.json.
 
@@ -62,7 +62,7 @@ def run_seed(
     stream: the data, phase by phase.
     saver: knows the seed, its directory and where it was.
     report: hears where it is.
-    base_models: where models of phase 0 are kept, None to train it.
+    train: the model level instead of `train_model`.
   """
   seed, log = saver.seed, saver.log
   write_epoch = _EpochWriter(log, seed)
@@ -71,11 +71,7 @@ def run_seed(
     for listener in (saver.clock, report, write_epoch):
       listener(event)
 
-  options: dict[str, Any] = dict(report=hear, journal=saver)
-  if base_models is not None:
-    options["train"] = functools.partial(
-      base_models_lib.train, Path(base_models)
-    )
+  options: dict[str, Any] = dict(report=hear, journal=saver, train=train)
   state, phases = saver.restore(phase_lib.begin_run(seed, config))
   for number in range(state.phase, len(stream)):
     try:

@@ -15,6 +15,7 @@ import pytest
 from experiments import help as help_lib
 from experiments import launch, options
 from experiments.__main__ import EXPERIMENTS, LEARNING
+from mnemonics_jax import registry
 
 ROOT = Path(__file__).parents[2]
 DOORS = {
@@ -88,7 +89,7 @@ def test_every_shared_flag_has_a_purpose(name):
   } | {flag.name for flag in flags.FLAGS.get_key_flags_for_module(launch)}
   listed = [flag for names in help_lib.GROUPS.values() for flag in names]
   assert len(listed) == len(set(listed)) and set(listed) == shared
-  assert module.presets().keys() == {"paper", "short", "smoke"}
+  assert module.presets().keys() == registry.PRESETS.keys()
 
 
 def test_defaults_are_those_of_the_preset(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import presets
-from mnemonics_jax import Learner, UserError
+from mnemonics_jax import Learner, UserError, registry
 from mnemonics_jax.learner.presets import fields
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), np.uint8)
@@ -38,7 +38,7 @@ def test_a_method_brings_its_own_fine_tune():
   assert config(method="e2e", finetune="none").finetune == "none"
 
 
-@pytest.mark.parametrize("preset", ["paper", "short", "smoke"])
+@pytest.mark.parametrize("preset", registry.PRESETS)
 def test_schedules_are_those_for_cifar(preset):
   ours, flags = (
     fields(preset, "mnemonics", "lucir"),
@@ -47,6 +47,10 @@ def test_schedules_are_those_for_cifar(preset):
   assert ours["base"].epochs == flags["base_epochs"]
   assert ours["train"].epochs == flags["epochs"]
   assert ours["balance"].epochs == flags["finetune_epochs"]
+  for schedule in (ours["base"], ours["train"]):
+    assert schedule.curve == flags.get("curve", "steps")
+    assert schedule.learning_rate == flags.get("learning_rate", 0.1)
+  assert ours["balance"].curve == "steps"
 
 
 def test_choices_of_a_phase_are_checked_at_once():

@@ -15,6 +15,33 @@ def test_schedule_of_the_paper():
   assert (schedule.epochs, schedule.batch_size) == (160, 128)
 
 
+def test_a_cosine_falls_to_zero():
+  """Rates of the middles of epochs: cos² of a quarter circle in four parts."""
+  schedule = Schedule(4, learning_rate=0.2, curve="cosine")
+  rates = [schedule.rate(epoch) for epoch in range(4)]
+  expected = 0.2 * np.cos(np.pi * np.array([1, 3, 5, 7]) / 16) ** 2
+  np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+def test_one_cycle_rises_for_a_third_and_falls_to_zero():
+  schedule = Schedule(10, learning_rate=0.5, curve="one_cycle")
+  rates = [schedule.rate(epoch) for epoch in range(10)]
+  # From a 25th to the peak in three epochs: half of that after one and a half.
+  np.testing.assert_allclose(rates[1], 0.5 * (1 + 1 / 25) / 2, rtol=1e-5)
+  np.testing.assert_allclose(
+    rates[6], 0.25, rtol=1e-3
+  )  # Halfway from 3 to 10, at 6.5.
+  assert max(rates) == rates[3] and rates[9] < 0.01
+  for epochs in (1, 2, 3):  # Short ones, too.
+    rate = Schedule(epochs, learning_rate=0.5, curve="one_cycle").rate(0)
+    assert 0.2 < rate <= 0.5
+
+
+def test_milestones_do_not_matter_to_a_curve():
+  curved = Schedule(4, milestones=(1,), curve="cosine")
+  assert curved.rate(2) == Schedule(4, milestones=(), curve="cosine").rate(2)
+
+
 @pytest.mark.parametrize(
   ("images", "steps"), [(1, 1), (127, 1), (128, 1), (129, 2), (50_000, 391)]
 )
@@ -31,6 +58,7 @@ def test_the_last_batch_of_an_epoch_is_a_step_too(images, steps):
     dict(learning_rate=float("nan")),
     dict(decay=0.0),
     dict(momentum=1.0),
+    dict(curve="linear"),
     dict(weight_decay=-0.1),
   ],
 )

@@ -10,7 +10,7 @@ from mnemonics_jax import methods
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.memory import PerClass
-from mnemonics_jax.phase import Phase, Stage, begin_run
+from mnemonics_jax.phase import Phase, Stage, begin_run, train_model
 from mnemonics_jax.runs import base_models, checkpoint
 
 
@@ -88,6 +88,19 @@ def test_whatever_changes_the_base_model_changes_its_name(monkeypatch):
   monkeypatch.setattr(base_models, "NUMERICS", numerics + 1)
   names.append(_name())
   assert len(set(names)) == len(names)
+
+
+def test_room_for_a_larger_memory_changes_no_number():
+  """Later phases may need a larger pool, and phase 0 has their capacity."""
+  found = []
+  for count in (2, 12):
+    config, stream = tiny.setup(
+      methods.LwF(), split=(2, 1, 1), memory=PerClass(count),
+      base=interrupted.SCHEDULE,
+    )  # fmt: skip
+    found.append(train_model(Phase(begin_run(0, config), stream[0], config)))
+    assert (config.sizes.pool > 24) == (count == 12)
+  assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), *found))
 
 
 @pytest.fixture

@@ -1,0 +1,45 @@
+"""A model of phase 0 for everybody, so that others begin with phase 1.
+
+  python -m experiments.publish MODEL RUN DIR
+
+MODEL is a directory below the one that a run had as --base_models, RUN the work
+directory of that run. DIR, which must be new, gets
+
+  model.safetensors   the arrays
+  base_model.json     classes, network, schedule, accuracy, commit
+
+--base_models=PARENT_OF_DIR finds it for runs that would train the same model,
+--base_model=DIR and Learner(base_model=DIR) take it for others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments import command, workdirs
+from mnemonics_jax.errors import UserError
+
+
+def main(argv: Sequence[str]) -> None:
+  if len(argv) != 4:
+    raise UserError(
+      "arguments",
+      "MODEL, RUN and DIR are needed",
+      "write python -m experiments.publish MODEL RUN DIR",
+    )
+  model, run, to = (Path(name).expanduser() for name in argv[1:])
+  workdirs.check("to", to)
+  # Imported here so that a mistake is answered at once.
+  from mnemonics_jax.runs import publishing
+
+  about = publishing.publish(model, run, to)
+  shares = ", ".join(
+    f"{name} {100 * share:.2f} %" for name, share in about["accuracy"].items()
+  )
+  print(
+    f"{len(about['class_names'])} classes of {about['dataset']} ({shares}) are in"
+    f" {to}."
+  )
+
+
+if __name__ == "__main__":
+  command.run(main, arguments=True)
