@@ -29,7 +29,12 @@ from PIL import Image
 
 from benchmarks import jax_train, measure
 from mnemonics_jax import data, phase
-from mnemonics_jax.data import imagenet_classes, imagenet_files, photographs
+from mnemonics_jax.data import (
+  imagenet_classes,
+  imagenet_files,
+  images,
+  photographs,
+)
 from mnemonics_jax.data.prepare_imagenet import prepare
 from mnemonics_jax.data.shards import Shards
 from mnemonics_jax.data.workers import Pool
@@ -65,7 +70,7 @@ def main(_):
     shards = Shards(index.directory, index.files, size=224)
     rows = np.random.default_rng(1).permutation(index.rows["train"])
     rows = rows[: _IMAGES.value]
-    draws = data.images.Draws(0, 0, np.arange(len(rows)))
+    draws = images.Draws(0, 0, np.arange(len(rows)))
     if "core" in _PARTS.value:
       per_core = _core(results, shards, rows, draws)
       _machines(results, per_core)

@@ -12,6 +12,7 @@ Shards are uncompressed, one record in a group: an image is one read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import hashlib
 import itertools
 import json
@@ -23,6 +24,11 @@ import numpy as np
 
 from mnemonics_jax.data.dataset import DataError
 from mnemonics_jax.data.imagenet_classes import SPLITS, World
+
+try:
+  import fcntl
+except ImportError:  # Windows has no such locks.
+  fcntl = None
 
 FORMAT = 1
 WRITER_OPTIONS = "group_size:1,uncompressed"
@@ -87,6 +93,27 @@ def sha256(path: Path) -> str:
 
 
 # The journal.
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+  """Begins a directory, or goes on, while no other process does."""
+  directory.mkdir(parents=True, exist_ok=True)
+  with _journal(directory).open("a") as file:
+    if fcntl is not None:
+      try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        raise DataError(
+          "data_dir",
+          f"`data_dir`: another process prepares {directory}",
+          "wait for it",
+        ) from None
+      except OSError:
+        pass  # A file system without locks.
+    for path in directory.glob("*.incomplete"):  # A killed one's.
+      path.unlink()
+    yield
 
 
 def append(directory: Path, shard: Shard) -> None:

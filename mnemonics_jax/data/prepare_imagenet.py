@@ -12,7 +12,6 @@ import hashlib
 import os
 from pathlib import Path
 import shutil
-import time
 from typing import NamedTuple
 import zlib
 
@@ -80,9 +79,7 @@ def prepare(
   else:
     _check_before(parts, world, source)
   plans = _plan(parts, wanted, shard_bytes)
-  with _writing(target):
-    target.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target)
+  with _writing(target), files.locked(target):
     _check_room(target, plans)
     shards, done = [], 0
     total, complete = sum(plan.size for plan in plans), files.begun(target)
@@ -136,13 +133,6 @@ def _plan(parts, wanted, shard_bytes) -> list[_Plan]:
   return plans
 
 
-def _remove_abandoned(target: Path) -> None:
-  """Deletes what a killed process left behind more than a day ago."""
-  for path in target.glob("*.incomplete"):
-    if time.time() - path.stat().st_mtime > 24 * 3600:
-      path.unlink(missing_ok=True)
-
-
 def _check_room(target: Path, plans: Sequence[_Plan]) -> None:
   needed = sum(plan.size for plan in plans if not (target / plan.file).exists())
   free = shutil.disk_usage(target).free
@@ -171,7 +161,7 @@ def _write_shard(
 ) -> files.Shard:
   from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
-  temporary = target / f"{plan.file}.{os.getpid()}.incomplete"
+  temporary = target / f"{plan.file}.incomplete"
   names, wnids, crcs = [], [], []
   labels = {wnid: label for label, wnid in enumerate(all_wnids())}
   writer = array_record_module.ArrayRecordWriter(

@@ -133,6 +133,19 @@ def test_an_interrupted_preparation_is_noticed_and_goes_on(
   assert contents(again) == contents(target)
 
 
+def test_what_was_killed_at_once_is_noticed_and_removed(tmp_path, source):
+  target = tmp_path / "imagenet"
+  with imagenet_files.locked(target):
+    (target / "train-00000-of-00001.array_record.incomplete").touch()
+    # Another process meanwhile.
+    with pytest.raises(data.DataError, match="another process prepares"):
+      prepare_imagenet(WORLD, source, tmp_path)
+  with pytest.raises(data.DataError, match="preparation was interrupted"):
+    load(target)
+  prepare_imagenet(WORLD, source, tmp_path)
+  assert not list(target.glob("*.incomplete"))
+
+
 def test_a_source_that_changes_in_between_is_read_again(tmp_path, source):
   mine = tmp_path / "mine"
   shutil.copytree(source, mine)
@@ -175,7 +188,7 @@ def test_room_is_looked_for_before_anything_is_written(
   monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
   with pytest.raises(data.DataError, match=r"0.0 GB of free space, but 0.0 GB"):
     prepare_imagenet(WORLD, source, tmp_path)
-  assert not list((tmp_path / "imagenet").iterdir())
+  assert not list((tmp_path / "imagenet").glob("*.array_record*"))
 
 
 def test_a_reduced_world_must_be_asked_for_and_says_so(tmp_path, source):
