@@ -8,7 +8,7 @@ NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
   do $$p -c "import ensurepip" 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow mutants lint format dist docs notebooks notebooks-run audit browser clean
+.PHONY: help quickstart test test-newest test-slow mutants lint format dist docs notebooks notebooks-run screenshot audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -64,6 +64,11 @@ notebooks-run: $(VENV)/.installed-dev  ## run quickstart and inspect_run at full
 	mkdir -p build/notebooks
 	cd build/notebooks && for name in quickstart inspect_run; do \
 	  $(abspath $(BIN))/jupyter execute ../../notebooks/$$name.ipynb --output=$(CURDIR)/build/notebooks/$$name.ipynb; done
+
+# The run stays, so that only the page is made anew when its looks have changed.
+screenshot: $(VENV)/.installed-dev browser  ## draw the report page at the top of the README anew
+	$(BIN)/python -m experiments.digits --seeds=0,1,2 --workdir=build/screenshot
+	$(BIN)/python docs/screenshot.py build/screenshot/report.html docs/pictures/report.png
 
 # The wheel is built from the sdist, which proves that one complete.
 dist: $(VENV)/.installed-dev  ## build a wheel and an sdist in dist/

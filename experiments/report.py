@@ -4,6 +4,8 @@
   python -m experiments.report WORKDIR WORKDIR...   writes comparison.html into
                                                     the first WORKDIR
 
+A comparison links the pages of its runs, which are written, too. Runs that learn
+other data are shown apart: only accuracies on the same images can be compared.
 Takes a few seconds per run. A run that has not ended is shown as far as it came.
 """
 

@@ -49,6 +49,7 @@ def test_programs_of_the_guide_run(tmp_path, monkeypatch, name, program):
 
 def test_the_readme_is_the_short_way_in():
   assert len(README.splitlines()) < 250
+  assert (ROOT / "docs/pictures/report.png").stat().st_size < 300_000
 
 
 def test_a_learner_is_told_of_classes(tmp_path, monkeypatch, capsys):
@@ -113,6 +114,7 @@ def test_commands_are_accepted(tmp_path, monkeypatch, shown):
 def test_files_that_are_named_are_there(name):
   place = ROOT if name == "README" else ROOT / "docs"
   linked = re.findall(r"\]\(([\w/.-]+)(?:#[\w-]+)?\)", TEXTS[name])
+  linked += re.findall(r'(?:src|href)="([\w/.-]+)"', TEXTS[name])
   named = re.findall(
     r"`((?:tests|benchmarks|docs|mnemonics_jax)/[\w/.-]+)`", TEXTS[name]
   )
