@@ -2,7 +2,8 @@
 
   python -m experiments.extend RUN --data=DIR --workdir=NEW
 
-RUN is the work directory of a run; it stays as it is, and its data are not needed.
+RUN is the work directory of a run, or one of Learner.save or experiments.export.
+It stays as it is, and its data are not needed.
 DIR holds <class>/*.jpg or train/<class>/*.jpg, and perhaps val/<class>/*, as for
 experiments.folder. Classes that RUN does not know become further phases of the
 copy in NEW, with RUN's method, schedule and memory. Of classes that it knows only
@@ -10,20 +11,27 @@ test images are taken: those in val/, or a part that is held out.
 
 The report shows the old phases and the new ones. Where there are no test images
 of an old class, it says so: accuracies are then over the classes that have some.
-The same command continues after an interruption.
+The same command continues after an interruption. What a learner knows was not
+measured by a run: then NEW is a learner, too, and there is no report.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
+import numpy as np
 
 from experiments import command, folder, launch, learned, running
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs import layout
+
+if TYPE_CHECKING:
+  from mnemonics_jax.data import Dataset
 
 FLAGS = flags.FLAGS
 _FLAGS = (
-  *("data", "workdir", "phases", "val_fraction", "strict"),
+  *("data", "workdir", "phases", "val_fraction", "strict", "network"),
   *("checkpoint_every", "keep", "patience", "tensorboard", "devices"),
 )
 for _name in _FLAGS:  # Those that `folder` has, too.
@@ -41,7 +49,8 @@ def main(argv: Sequence[str]) -> None:
   for name in ("data", "workdir"):
     if not FLAGS[name].value:
       raise UserError(name, f"`{name}` is missing", f"write {USAGE}")
-  _extend(run, running.directory("workdir", Path()), _phases())
+  teach = _extend if layout.config_path(run).exists() else _extend_learner
+  teach(run, running.directory("workdir", Path()), _phases())
 
 
 def _phases() -> int:
@@ -64,29 +73,96 @@ def _extend(run: Path, workdir: Path, phases: int) -> None:
   from mnemonics_jax.runs import learners
 
   runs.load_run(run)  # Which says what is wrong with it.
-  size = _size(learners.run_config(run).network.image_shape)
-  fraction = 0.2 if FLAGS.val_fraction is None else FLAGS.val_fraction
-  dataset = running.load_data(
-    "folder",
-    FLAGS.data,
-    image_size=size,
-    val_fraction=fraction,
-    strict=FLAGS.strict,
-    least_classes=1,
-  )
+  network = learned.network()
+  config = learners.run_config(run, network)
+  dataset = _load(config.network.image_shape)
   with running.followed(f"Results go to {workdir}.") as hear:
     results = runs.extend(
       run,
       dataset,
       workdir,
       phases=phases,
-      about={"extended_from": FLAGS.data, "extended_val_fraction": fraction},
+      network=network,
+      about={
+        "extended_from": FLAGS.data,
+        "extended_val_fraction": _val_fraction(),
+      },
       saving=running.saving_policy(),
       tensorboard=FLAGS.tensorboard,
       advice=running.CONTINUE,
       report=hear,
     )
   running.show(results, workdir)
+
+
+# Of these a run makes use.
+_OF_RUNS = ("checkpoint_every", "keep", "patience", "tensorboard")
+
+
+@launch.computing()
+def _extend_learner(path: Path, workdir: Path, phases: int) -> None:
+  """Loads, learns phase by phase, saves after each."""
+  for name in _OF_RUNS:
+    if FLAGS[name].present:
+      raise UserError(
+        name, f"`{name}` has no effect on a learner", "leave it out"
+      )
+  if workdir.exists():
+    raise UserError(
+      "workdir", f"`workdir={workdir}` exists", "choose a new directory"
+    )
+  # Imported here so that a mistake in the flags is answered at once.
+  from mnemonics_jax import protocol
+  from mnemonics_jax.data.extension import Extension
+  from mnemonics_jax.data.stream import StreamShape
+  from mnemonics_jax.runs import extending
+
+  learner, known = learned.load(path)
+  shape = tuple(known.network.image_shape)
+  sizes = (0,) * len(known.names)  # Which do not matter to what follows.
+  stream = Extension(
+    _load(shape),
+    [str(name) for name in known.names],
+    StreamShape(sizes, known.phases, image_shape=shape),
+    phases,
+  )
+  for note in extending.untested(stream):
+    print(f"Note: {note}")
+  names = np.array([*known.names, *stream.class_names[len(sizes) :]], object)
+  for phase in range(len(known.phases), len(stream)):
+    data = stream[phase]
+    test = data.test_images, names[data.test_labels]
+    known = learner.learn(
+      known,
+      data.images,
+      names[data.labels],
+      test=test if len(data.test_labels) else None,
+    )
+    learner.save(known, workdir)
+    measured = "nothing to test on"
+    if known.result is not None:
+      measured = " · ".join(
+        f"{name} {100 * protocol.accuracy(counts):.1f} %"
+        for name, counts in known.result.confusion["final"].items()
+      )
+    print(f"phase {phase} · {len(known.names)} classes · {measured}")
+  print(f"Learner: {workdir}")
+
+
+def _val_fraction() -> float:
+  return 0.2 if FLAGS.val_fraction is None else FLAGS.val_fraction
+
+
+def _load(shape: Sequence[int]) -> "Dataset":
+  """The images in --data, of the size that was learned."""
+  return running.load_data(
+    "folder",
+    FLAGS.data,
+    image_size=_size(shape),
+    val_fraction=_val_fraction(),
+    strict=FLAGS.strict,
+    least_classes=1,
+  )
 
 
 def _size(shape):

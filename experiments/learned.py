@@ -1,8 +1,11 @@
 """RUN on a command line: what a run, a saved learner or an export knows."""
 
 from collections.abc import Sequence
+import importlib
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -16,6 +19,12 @@ _SEED = flags.DEFINE_integer(
 )
 _PHASE = flags.DEFINE_integer(
   "phase", None, "After which of a run's phases; the default is the last."
+)
+_NETWORK = flags.DEFINE_string(
+  "network",
+  None,
+  "The network of RUN, if it is one of your own: package.module:name of a linen"
+  " module, or of what makes one when it is called. Code is not saved with RUN.",
 )
 
 
@@ -38,4 +47,45 @@ def load(path: Path) -> "tuple[Learner, Known]":
   # Imported here so that a mistake in the flags is answered at once.
   from mnemonics_jax import Learner
 
-  return Learner.load(path, seed=_SEED.value, phase=_PHASE.value)
+  return Learner.load(
+    path, network=network(), seed=_SEED.value, phase=_PHASE.value
+  )
+
+
+def network() -> Any:
+  """What --network names; None if it was not given."""
+  given = _NETWORK.value
+  if given is None:
+    return None
+  module, _, name = given.partition(":")
+  if not name.isidentifier() or not all(
+    part.isidentifier() for part in module.split(".")
+  ):
+    raise UserError(
+      "network",
+      f"`network={given}` names nothing",
+      "write `network=package.module:name`",
+    )
+  sys.path.append(os.getcwd())  # Where `python -m` looks, too.
+  try:
+    found = getattr(importlib.import_module(module), name)
+    made = (
+      found
+      if hasattr(found, "init") and not isinstance(found, type)
+      else found()
+    )
+  except Exception as error:  # It is the user's code.
+    raise UserError(
+      "network",
+      f"`network={given}` cannot be used ({type(error).__name__}: {error})",
+      "name a linen module, or what makes one without arguments",
+    ) from error
+  finally:
+    sys.path.remove(os.getcwd())
+  if not hasattr(made, "init"):
+    raise UserError(
+      "network",
+      f"`network={given}` is a {type(made).__name__}",
+      "name a linen module, or what makes one without arguments",
+    )
+  return made

@@ -5,7 +5,7 @@ Checkpoints get the room that the new classes need, as if they had had it all
 along. Then it is a run like any other, which an interruption does not harm.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 import dataclasses
 import os
 from pathlib import Path
@@ -38,6 +38,7 @@ def extend(
   workdir: str | Path,
   *,
   phases: int = 1,
+  network: Any = None,
   about: Mapping[str, Any] | None = None,
   **options: Any,
 ) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def extend(
     dataset: images of new classes; of known ones, the test images are used.
     workdir: where the copy is, or is going to be.
     phases: how many more; new classes are spread over them evenly.
+    network: of the run, if it is one of your own: code is not saved.
     about: what else the settings of the copy should tell.
     **options: more arguments of `runs.run`.
 
@@ -60,7 +62,7 @@ def extend(
     The object in results.json, of old and new phases.
   """
   run, workdir = load_run(source), Path(workdir)
-  old = learners.run_config(run.path)
+  old = learners.run_config(run.path, network)
   assert isinstance(old.shape, StreamShape)
   check_incremental(old.method)
   if run.path.resolve() == workdir.resolve():
@@ -69,7 +71,7 @@ def extend(
     )
   stream = Extension(dataset, run.results["class_names"], old.shape, phases)
   stream.name = f"{run.results['dataset']} and more"
-  stream.notes = (*stream.notes, *_untested(stream))
+  stream.notes = (*stream.notes, *untested(stream))
   config = dataclasses.replace(old, shape=stream.shape)
   settings = {
     **run.config.get("settings", {}),
@@ -96,7 +98,7 @@ def extend(
   )
 
 
-def _untested(stream):
+def untested(stream: Extension) -> Iterator[str]:
   """What a person should know about what will be measured."""
   if not stream.untested:
     return

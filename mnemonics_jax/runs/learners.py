@@ -11,6 +11,8 @@ from pathlib import Path
 import shutil
 from typing import Any
 
+import jax
+
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.learner import Known, Learner
@@ -114,6 +116,8 @@ def remember(
   if network is not None:
     fields["network"], net = network, _of_caller(network, net)
   learner, net = _restored(info["learner"] | {"fields": fields}), _restored(net)
+  if network is not None:
+    _check_fits(net, tree["variables"])
   codec = memory_lib.parse_codec(info.get("codec", "raw"))
   memory = memory_lib.empty(info["room"], net.image_shape, codec)
   names = tuple(ast.literal_eval(name) for name in info["names"])
@@ -136,8 +140,23 @@ def _restored(description):
       "network",
       f"it was made with {error.args[0]}, which is not part of this version of"
       " the package",
-      "give a network of your own again, as in Learner.load(path, network=...)",
+      "give a network of your own again, as `network=...`",
     ) from error
+
+
+def _check_fits(network, variables):
+  """Refuses a network that has other weights than those that were saved."""
+  expected = jax.eval_shape(network.init, jax.random.key(0))["params"]
+  shapes = [
+    jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
+    for tree in (expected, variables["params"]["backbone"])
+  ]
+  if shapes[0] != shapes[1]:
+    raise UserError(
+      "network",
+      "what was saved are not the weights of this `network`",
+      "give the one that it was learned with, with the same sizes",
+    )
 
 
 def load(
@@ -220,6 +239,8 @@ def _of_run(path, network, seed, phase):
   config = run_config(path, network)
   seed, phase = _choice(path, seed, phase)
   state, _ = run_state(path, config, seed, phase)
+  if network is not None:
+    _check_fits(config.network, state.variables)
   settings = {field.name for field in dataclasses.fields(Learner)}
   learner = Learner(
     seed=seed,

@@ -123,6 +123,7 @@ SPECIFIC = {
     "confusion": ["", "full", "a_file/below"],
     "seed": ["9", "one", "1.5"],
     "phase": ["9", "one", "1.5"],
+    "network": ["", "resnet8", "no_module:Net", "os:path"],
   },
   "export": {"to": ["", "a_file", "full"]},
   "cache": {"clear": ["maybe", "2", ""]},

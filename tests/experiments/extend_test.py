@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
 from PIL import Image
 import pytest
-from support import command, finished_run
+from support import command, finished_run, saved_learner
 from support.command import assert_refused
+
+from mnemonics_jax import Learner, runs
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +17,12 @@ def home(tmp_path_factory):
   finished_run.write(home / "run")
   finished_run.write_folder(home / "data", (0, 4, 5))
   finished_run.write_folder(home / "known", (0, 1))
+  saved_learner.write(home / "learner")
+  for name in ("cat", "dog"):
+    (home / "pets" / name).mkdir(parents=True)
+    for number in range(4):
+      path = home / "pets" / name / f"{number}.png"
+      Image.new("RGB", (8, 8), (9 * number, 0, 0)).save(path)
   return home
 
 
@@ -74,12 +83,55 @@ def test_new_classes_become_phases_of_a_copy(home):
     ),
     (
       ["data", "--data=data", "--workdir=x"],
-      ["not the work directory of a run"],
+      ["there is nothing learned in data", "the work directory of a run"],
+    ),
+    (
+      ["learner", "--data=data", "--workdir=x", "--keep=2"],
+      ["--keep has no effect on a learner"],
+    ),
+    (["learner", "--data=data", "--workdir=data"], ["--workdir=data exists"]),
+    (["learner", "--data=pets", "--workdir=x"], ["--data has no class"]),
+    (
+      ["learner", "--data=data", "--workdir=x", "--phases=4"],
+      ["--phases=4 cannot share 3 new classes"],
     ),
   ],
 )
 def test_mistakes(home, arguments, parts):
   assert_refused(extend(home, *arguments), *parts)
+
+
+@pytest.mark.parametrize("kind", ["learner", "export"])
+def test_a_learner_learns_more(home, kind):
+  source, flags = home / "learner", ("--data=data", f"--workdir=new_{kind}")
+  if kind == "export":
+    runs.export(*Learner.load(source), home / "export")
+    source = home / "export"
+  done = extend(home, source.name, *flags, "--phases=2", train=True)
+  assert not done.code, done.err
+  learner, known = Learner.load(home / f"new_{kind}")
+  assert known.names == (
+    *["cat", "dog", "fox"],
+    "class 0",
+    "class 4",
+    "class 5",
+  )
+  assert known.phases == (2, 1, 2, 1)
+  # Three classes have no test images; there are 6 of each of the others.
+  note, first, second, where = done.out.splitlines()[-4:]
+  assert "there are no test images of 3 learned classes (cat, dog, fox)" in note
+  assert first.startswith("phase 2 · 5 classes · head ")
+  assert second.startswith("phase 3 · 6 classes · head ")
+  assert where == f"Learner: new_{kind}"
+  shown = finished_run.ALL.test_images
+  labels = finished_run.ALL.test_labels
+  rows = np.isin(labels, (0, 4, 5))
+  scores = learner.evaluate(
+    known, shown[rows], [f"class {label}" for label in labels[rows]]
+  )
+  assert f"head {100 * scores.accuracy:.1f} %" in second
+  again = extend(home, source.name, *flags, train=True)
+  assert_refused(again, f"--workdir=new_{kind} exists")
 
 
 def test_one_class_is_enough(home):

@@ -86,17 +86,28 @@ def test_nothing_else_is_replaced(saved, tmp_path, finished):
 
 
 class Own(linen.Module):
+  width: int = 8
+
   @linen.compact
   def __call__(self, images, train):
-    return linen.Dense(8)(images.reshape(len(images), -1))
+    return linen.Dense(self.width)(images.reshape(len(images), -1))
+
+
+class Deeper(linen.Module):
+  @linen.compact
+  def __call__(self, images, train):
+    return linen.Dense(8)(Own()(images, train))
 
 
 def test_a_network_of_your_own_is_given_again(tmp_path):
   learner = Learner(Own(), memory="per_class:2", **saved_learner.QUICK)
   known = learner.learn(None, *pictures(cat=4, dog=4), report=ignore)
   learner.save(known, tmp_path / "own")
-  with pytest.raises(UserError, match=r"Own, .*Learner.load\(path, network="):
+  with pytest.raises(UserError, match=r"Own, .* again, as `network=\.\.\.`"):
     Learner.load(tmp_path / "own")
+  for other in (Own(9), Deeper()):
+    with pytest.raises(UserError, match="not the weights of this `network`"):
+      Learner.load(tmp_path / "own", network=other)
   shown = images(3, 1)
   for network in (Own(), Network(Own(), (8, 8, 3))):
     other, again = Learner.load(tmp_path / "own", network=network)
