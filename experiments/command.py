@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 import contextlib
-import errno
 import logging
 import os
 import re
@@ -12,7 +11,7 @@ from absl import app, flags
 
 from experiments import help as help_lib
 from experiments.presets import Presets
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import DISK_TROUBLE, UserError, remedy
 from mnemonics_jax.report import WorkdirError
 from mnemonics_jax.runs.signals import Stopped
 
@@ -32,6 +31,8 @@ def run(
     arguments: whether `main` takes arguments that are not flags.
     presets: tells which there are when flags are known, for its help.
   """
+
+  _open_closed_streams()
 
   def parse(argv):
     if help_lib.asked(argv[1:]):
@@ -67,14 +68,28 @@ def run(
     except BrokenPipeError:
       _leave_pipe()
     except OSError as error:
-      if error.errno not in _DISK_TROUBLE:
+      if error.errno not in DISK_TROUBLE:
         raise
       _refuse(
         f"{error.filename or 'A file'} cannot be written ({error.strerror})."
-        " What is saved is safe; make room and repeat the command to continue."
+        f" What is saved is safe; {remedy(error)} and repeat the command to"
+        " continue."
       )
 
   app.run(guarded, flags_parser=parse)
+
+
+def _open_closed_streams():
+  """Leads streams that the caller has closed to nowhere.
+
+  Otherwise the next file that is opened gets their number, and what libraries
+  print is written into it.
+  """
+  for number in range(3):
+    try:
+      os.fstat(number)
+    except OSError:
+      os.open(os.devnull, os.O_RDWR)  # Takes the least number that is free.
 
 
 def check_flags(module: str, others: str) -> None:
@@ -155,12 +170,6 @@ def exit_code(error: BaseException) -> int:
   if isinstance(error, _MISTAKES):
     return _MISTAKE
   return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-
-
-_DISK_TROUBLE = (
-  errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES,
-  errno.EPERM, errno.ESTALE, errno.ENOTCONN,
-)  # fmt: skip
 
 
 def _explain(error):

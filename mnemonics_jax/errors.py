@@ -1,5 +1,7 @@
 """The one error that is addressed to a person: what is wrong, and what helps."""
 
+import errno
+
 
 class UserError(ValueError):
   """Something that only the caller can put right.
@@ -36,3 +38,26 @@ class DiskError(UserError):
   >>> isinstance(error, UserError), str(error)
   (True, '`workdir=my_run` is full; make room.')
   """
+
+
+DISK_TROUBLE = (
+  errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES,
+  errno.EPERM, errno.ESTALE, errno.ENOTCONN, errno.EMFILE, errno.ENFILE,
+  errno.EFBIG,
+)  # fmt: skip
+"""What is not the fault of what was asked for, and may pass."""
+
+
+def remedy(error: OSError) -> str:
+  """What helps when a file cannot be written.
+
+  >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
+  'make room there'
+  """
+  if error.errno in (errno.EMFILE, errno.ENFILE):
+    return "allow more open files (ulimit -n)"
+  if error.errno == errno.EFBIG:
+    return "allow larger files (ulimit -f)"
+  if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    return "make room there"
+  return "see to it that it can be written"

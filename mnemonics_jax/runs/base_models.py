@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from mnemonics_jax.data.images import checksum
-from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.nn.identity import identity
 from mnemonics_jax.parallel import processes
 from mnemonics_jax.phase.context import Phase
@@ -53,7 +53,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
         raise DiskError(
           "base_models",
           f"`base_models={directory}` cannot be written ({error})",
-          "make room or choose another one",
+          f"{remedy(error)}, or choose another one",
         ) from error
   for draft in directory.glob(f"{path.name}.partial-*"):  # A kill left it.
     shutil.rmtree(draft, ignore_errors=True)

@@ -25,7 +25,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from mnemonics_jax.runs import files
+from mnemonics_jax.errors import DISK_TROUBLE
+from mnemonics_jax.runs import files, quiet
 from mnemonics_jax.runs.layout import ARRAYS, INFO, LARGE, MANIFEST
 from mnemonics_jax.types import PyTree
 
@@ -129,9 +130,11 @@ def restore(
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
   try:
-    arrays = _read_arrays(path / ARRAYS)
+    with quiet.other_threads():
+      arrays = _read_arrays(path / ARRAYS)
   except Exception as error:
-    raise OSError(f"Orbax could not read it: {error}") from error
+    known = _as_disk_error(error)
+    raise known or OSError(f"Orbax could not read it: {error}") from error
   return _with_large(arrays, path / LARGE), info
 
 
@@ -162,14 +165,25 @@ def _write_arrays(path, tree):
     flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="/"))
     np.savez(path / _COPY, **flat)
     return
-  try:
-    with _plain(path) as named, _checkpointer() as checkpointer:
-      checkpointer.save(named, args=ocp.args.PyTreeSave(tree))
-  except OSError:
-    raise
-  except Exception as error:
-    # Its kernels have their own words for a full disk.
-    raise OSError(f"Orbax could not write {path.name}: {error}") from error
+  with quiet.other_threads():
+    problem = None
+    try:
+      with _plain(path) as named, _checkpointer() as checkpointer:
+        checkpointer.save(named, args=ocp.args.PyTreeSave(tree))
+    except OSError as error:
+      problem = OSError(error.errno, error.strerror or str(error))
+    except Exception as error:
+      problem = _as_disk_error(error) or OSError(
+        f"Orbax could not write {path.name}: {error}"
+      )
+    if problem is not None:
+      raise problem  # Without its trace, which would keep threads' work alive.
+
+
+def _as_disk_error(error):
+  """What the system has said, if an error quotes it: kernels have own types."""
+  quoted = [code for code in DISK_TROUBLE if os.strerror(code) in str(error)]
+  return OSError(quoted[0], os.strerror(quoted[0])) if quoted else None
 
 
 @contextlib.contextmanager
@@ -192,13 +206,15 @@ def _read_back(path, tree):
   small = sum(x.nbytes for x in jax.tree.leaves(tree)) <= _READ_BACK_BYTES
   try:
     read = _read_arrays if small else _structure
-    found = _with_large(read(path / ARRAYS), path / LARGE)
+    with quiet.other_threads():
+      found = _with_large(read(path / ARRAYS), path / LARGE)
     same = jax.tree.map(_equal if small else _alike, found, tree)
     problem = None if all(jax.tree.leaves(same)) else "it differs"
   except Exception as error:  # Other keys are a ValueError of JAX's.
     problem = error
   if problem is not None:
-    raise OSError(f"what was written could not be read back ({problem})")
+    text = f"what was written could not be read back ({problem})"
+    raise _as_disk_error(problem) or OSError(text)
 
 
 def _alike(found, written):

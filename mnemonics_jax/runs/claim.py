@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.errors import DISK_TROUBLE, DiskError, UserError, remedy
 from mnemonics_jax.runs import checkpoint_names, files, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
@@ -54,11 +54,12 @@ def claimed(
           changes = f"{path} was damaged or missing, and was written again."
     except OSError as error:
       # To start over elsewhere is not the remedy for a run that is there.
-      kind = DiskError if layout.config_path(workdir).exists() else UserError
+      there = layout.config_path(workdir).exists()
+      kind = DiskError if there or error.errno in DISK_TROUBLE else UserError
       raise kind(
         "workdir",
-        f"`workdir={workdir}` cannot be used ({error})",
-        "see to it that it can be written, or choose another one",
+        f"`workdir={workdir}` cannot be used ({error.strerror or error})",
+        f"{remedy(error)}, or choose another one",
       ) from error
     yield changes
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.nn.identity import identity, restore
 from mnemonics_jax.nn.networks import Network
@@ -46,7 +46,7 @@ def save(learner: Learner, known: Known, path: Path) -> None:
     raise DiskError(
       "path",
       f"{path} cannot be written ({error})",
-      "make room there, or choose another directory",
+      f"{remedy(error)}, or choose another directory",
     ) from error
 
 

@@ -18,7 +18,7 @@ import zlib
 import jax
 import numpy as np
 
-from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase.stage import Journal
 from mnemonics_jax.progress import Note, Report
@@ -314,7 +314,7 @@ class Saver(Journal):
         "workdir",
         f"a checkpoint could not be written to {self.directory}"
         f" ({error.strerror or error}); the last good one is {self.newest}",
-        "make room there and run it again to continue from it",
+        f"{remedy(error)} and run it again to continue from it",
       ) from error
     self._prune()
     self._saved = time.monotonic()

@@ -2,14 +2,17 @@
 
 import contextlib
 import errno
+import os
 import re
+import resource
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from support import interrupted
 
-from mnemonics_jax.errors import DiskError
+from mnemonics_jax.errors import DiskError, remedy
 from mnemonics_jax.runs import Policy, checkpoint
 
 
@@ -26,7 +29,7 @@ def small_disk(tmp_path):
 
 
 def test_a_full_disk_ends_the_run_and_spares_what_is_saved(
-  small_disk, halfway, whole
+  small_disk, halfway, whole, capfd
 ):
   workdir = shutil.copytree(halfway, small_disk / "out")
   good = interrupted.checkpoints(workdir)
@@ -37,6 +40,7 @@ def test_a_full_disk_ends_the_run_and_spares_what_is_saved(
       file.write(bytes(4096))
   with pytest.raises((DiskError, OSError), match=r"No space left on device"):
     interrupted.run(workdir, tensorboard=True)
+  assert capfd.readouterr().err == ""  # No thread adds to it.
   assert interrupted.checkpoints(workdir) == good
   assert (workdir / "metrics.jsonl").read_bytes().startswith(log)
   ballast.unlink()
@@ -55,6 +59,42 @@ def test_a_read_only_disk_ends_the_run(small_disk, halfway):
       interrupted.run(workdir)
   finally:
     remount("rw")
+
+
+def test_too_little_room_for_a_checkpoint_is_one_sentence(small_disk, capfd):
+  """Wherever Orbax's threads are when it runs out."""
+  ballast = small_disk / "ballast"
+  random = np.random.default_rng(0).random
+  tree = {f"{i}": random(2000) for i in range(20)}
+  for room in range(16, 300, 64):  # Kilobytes; the checkpoint has 300.
+    ballast.write_bytes(bytes(8 * 2**20 - room * 2**10))
+    with pytest.raises(
+      OSError, match=r"^\[Errno 28\] No space left on device$"
+    ):
+      checkpoint.save(small_disk / "saved", tree)
+    assert not (small_disk / "saved").exists()
+    ballast.unlink()
+  assert capfd.readouterr() == ("", "")
+
+
+def test_too_few_files_are_one_sentence(tmp_path, capfd):
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  checkpoint.save(tmp_path / "before", {"a": np.arange(3)})
+  used = {int(name) for name in os.listdir("/proc/self/fd")}
+  free = [number for number in range(soft) if number not in used]
+  refused = 0
+  for more in range(0, 15, 2):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[more], hard))
+    try:
+      checkpoint.save(tmp_path / f"{more}", {"a": np.arange(3)})
+    except OSError as error:
+      assert error.errno == errno.EMFILE, error
+      assert "ulimit -n" in remedy(error)
+      refused += 1
+    finally:
+      resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+  assert refused > 2
+  assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
