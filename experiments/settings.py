@@ -59,6 +59,7 @@ class Settings:
   exemplar_chunk: int | None = None
   dtype: str = "float32"
   remat: bool = False
+  stream: str = "auto"
   less_forget: float = 5.0
   reference_code: bool = False
 
@@ -95,7 +96,8 @@ class Settings:
     }
     if "validate_on" not in idle:
       values["validate_on"] = self.validated_on
-    del values["remat"]  # It changes what is stored, not what is computed.
+    # They change what is stored where, not what is computed.
+    del values["remat"], values["stream"]
     return json.loads(json.dumps(values))
 
 
@@ -296,5 +298,6 @@ def build(
       milestones=(),
     ),
     augment=augment.AUGMENTATIONS[settings.augment],
+    stream=settings.stream,
   )
   return config, stream
