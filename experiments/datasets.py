@@ -76,6 +76,8 @@ def load(
   }
   data_dir = given.pop("data_dir", data_dir)
   given = {name: value for name, value in given.items() if value is not None}
+  if settings.dataset == "folder":  # Others are in memory, or never are.
+    given["stream"] = settings.stream
   dataset = running.load_data(settings.dataset, data_dir, **given)
   return class_names.rename(dataset, names, title or dataset.name)
 

@@ -73,7 +73,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "tensorboard",
     "report_every_phase",
   ),
-  "Machines": ("devices", "coordinator", "process_id", "num_processes"),
+  "Machines": (
+    "stream",
+    "devices",
+    "coordinator",
+    "process_id",
+    "num_processes",
+  ),
 }
 _COMMAND = "This command"
 _INDENT = " " * 4

@@ -222,6 +222,13 @@ flags.DEFINE_bool(
   " again: a third more work, the same numbers. On GPU and TPU; XLA's scheduling"
   " for CPUs saves nothing by it.",
 )
+flags.DEFINE_enum(
+  "stream",
+  None,
+  list(registry.STREAMS),
+  "Whether images stay on the host or on a disk and stream to the device while it"
+  f" trains. {registry.choices(registry.STREAMS)}. The numbers are the same.",
+)
 
 # Files.
 flags.DEFINE_string(

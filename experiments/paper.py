@@ -62,7 +62,15 @@ _BUDGETS = {
 }
 
 # Where data are and what is stored changes no number; seeds are repetitions.
-_FREE = ("dataset", "preset", "seeds", "data", "val_fraction", "remat")
+_FREE = (
+  "dataset",
+  "preset",
+  "seeds",
+  "data",
+  "val_fraction",
+  "remat",
+  "stream",
+)
 # Names for what is the paper's anyway.
 _SYNONYMS = {
   "base_classes": {"cifar100": 50, "imagenet": 500, "imagenet_subset": 50},

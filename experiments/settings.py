@@ -64,6 +64,7 @@ class Settings:
   exemplar_chunk: int | None = None
   dtype: str = "float32"
   remat: bool = False
+  stream: str = "auto"
   less_forget: float = 5.0
   reference_code: bool = False
 
@@ -103,7 +104,8 @@ class Settings:
       values["validate_on"] = self.validated_on
     if self.base_model is not None:  # What it is, not where.
       values["base_model"] = published.about(self.base_model)["weights_sha256"]
-    del values["remat"]  # It changes what is stored, not what is computed.
+    # They change what is stored where, not what is computed.
+    del values["remat"], values["stream"]
     return json.loads(json.dumps(values))
 
 
@@ -315,5 +317,6 @@ def build(
       curve="steps",
     ),
     augment=augment.AUGMENTATIONS[settings.augment],
+    stream=settings.stream,
   )
   return config, stream

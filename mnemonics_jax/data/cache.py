@@ -17,6 +17,7 @@ from pathlib import Path
 import shutil
 import tempfile
 import time
+from typing import Any, TypeVar
 import zlib
 
 import numpy as np
@@ -26,21 +27,24 @@ from mnemonics_jax.data.share import Share
 from mnemonics_jax.user_cache import default_directory, make_private
 
 _FORMAT = 2  # Part of every fingerprint: raise it when what is kept changes.
-_ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
+T = TypeVar("T", bound=Any)
 
 
 def cached(
-  build: Callable[[], Dataset],
+  build: Callable[[], T],
   *,
+  kind: type[T] = Dataset,
   identity: Sequence[str | int | float],
   files: Iterable[Path],
   cache_dir: str | os.PathLike | None = None,
   share: Share = Share(),
-) -> Dataset:
+) -> T:
   """Returns the stored data set, or builds and stores it.
 
   Args:
     build: reads and verifies the data set.
+    kind: of what it returns: a dataclass of arrays and what JSON can hold, with
+      a field `notes`.
     identity: the data set's name, then where and how it is read.
     files: the sources; a change of size or time of any of them is a rebuild.
     cache_dir: where entries live; `~/.cache/mnemonics_jax` by default.
@@ -54,7 +58,7 @@ def cached(
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
   # same remedy.
   with contextlib.suppress(Exception):
-    stored = _read(entry, fingerprint)
+    stored = _read(kind, entry, fingerprint)
   found = stored is not None
   if share.all_true(found) and stored is not None:
     return stored
@@ -88,23 +92,23 @@ def _digest(value: list) -> str:
   return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _read(entry: Path, fingerprint: str) -> Dataset:
+def _read(kind: type[T], entry: Path, fingerprint: str) -> T:
   meta = json.loads((entry / "meta.json").read_text())
   if meta["fingerprint"] != fingerprint:
     raise ValueError("the sources changed")
   if meta.pop("checksum") != _digest([meta]):  # Mean, std, names: all of it.
     raise ValueError("damaged")
   arrays = {}
-  for name in _ARRAYS:
+  for name, description in meta["arrays"].items():
     array = np.load(entry / f"{name}.npy", allow_pickle=False)
-    if _describe(array) != meta["arrays"][name]:
+    if _describe(array) != description:
       raise ValueError("damaged")
     arrays[name] = array
   fields = {
     key: tuple(value) if isinstance(value, list) else value
     for key, value in meta["fields"].items()
   }
-  return Dataset(**fields, **arrays)
+  return kind(**fields, **arrays)
 
 
 def _describe(array: np.ndarray) -> list:
@@ -113,7 +117,7 @@ def _describe(array: np.ndarray) -> list:
   return [str(array.dtype), list(array.shape), checksum]
 
 
-def _write(entry: Path, fingerprint: str, dataset: Dataset) -> None:
+def _write(entry: Path, fingerprint: str, dataset: Any) -> None:
   root = entry.parent
   make_private(root)
   _remove_abandoned(root)
@@ -122,9 +126,12 @@ def _write(entry: Path, fingerprint: str, dataset: Dataset) -> None:
     fields = {
       field.name: getattr(dataset, field.name)
       for field in dataclasses.fields(dataset)
-      if field.name not in _ARRAYS
     }
-    arrays = {name: getattr(dataset, name) for name in _ARRAYS}
+    arrays = {
+      name: fields.pop(name)
+      for name, value in list(fields.items())
+      if isinstance(value, np.ndarray)
+    }
     for name, array in arrays.items():
       np.save(temporary / f"{name}.npy", array)
     meta = {

@@ -41,16 +41,6 @@ def decode(
   return pixels.reshape(height, width, channels)
 
 
-def check(path: Path) -> None:
-  """Looks at the beginning of a file, as `decode` would.
-
-  Raises:
-    Exception: of any kind, if this cannot be an image of sane size.
-  """
-  with _open(path):
-    pass
-
-
 def _open(path: Path) -> Image.Image:
   if not path.is_file():  # A pipe would block, a device never end.
     raise OSError("not a regular file")

@@ -1,21 +1,20 @@
 """A directory of images: `train/<class>/*.jpg`, with `val/` or without."""
 
+from collections.abc import Sequence
 import dataclasses
+import functools
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import DataError, Dataset, verify
-from mnemonics_jax.data.images import Stored
+from mnemonics_jax.data.images import Images, Stored
 from mnemonics_jax.data.listing import LAYOUT, Listing, odd, printable, scan
-from mnemonics_jax.data.reading import (
-  ImageFiles,
-  find_unreadable,
-  read_images,
-)
+from mnemonics_jax.data.reading import ImageFiles, examine, read_images
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import Report, ignore
 
@@ -31,7 +30,7 @@ def load(
   strict: bool = False,
   seed: int = 0,
   least_classes: int = 2,
-  in_memory: bool | None = None,
+  stream: str = "auto",
   cache_dir: str | os.PathLike | None = None,
   report: Report = ignore,
   share: Share = Share(),
@@ -45,8 +44,8 @@ def load(
     strict: whether an unreadable image is an error, or skipped with a note.
     seed: decides which images are held out.
     least_classes: how many there must be; one is enough to go on with.
-    in_memory: whether all images are decoded now; otherwise each is decoded
-      whenever it is needed. By default they are if memory has room for them.
+    stream: `never` decodes all images now, `always` each whenever it is needed,
+      `auto` now if memory has room for them.
     cache_dir: where decoded arrays are kept.
     report: hears how far decoding has come.
     share: which images this process decodes.
@@ -64,36 +63,67 @@ def load(
     )
 
   shape = image_size, image_size, 3
-  if in_memory is None:
-    in_memory = share.all_true(_fits(len(listing.files), image_size))
+  read: dict[str, Any] = dict(report=report, share=share)
+  keep = functools.partial(
+    cached, files=listing.files, cache_dir=cache_dir, share=share
+  )
 
-  def build() -> Dataset:
-    if in_memory:
-      images, problems = read_images(
-        listing.files, shape, report=report, share=share
-      )
-    else:
-      store = ImageFiles(listing.files, shape)
-      images = Stored(store, np.arange(len(listing.files)))
-      problems = find_unreadable(listing.files, report=report, share=share)
-    dataset = _build(
-      root, listing, images, problems, val_fraction, seed, strict
-    )
+  def build(images: Images, problems: Sequence[str]) -> Dataset:
+    options = val_fraction, seed, strict
+    dataset = _build(root, listing, images, problems, *options)
     return verify(dataset, f"`data_dir={root}`", least_classes)
 
-  if not in_memory:
-    return build()
-  options = (image_size, val_fraction, seed, strict)
-  dataset = cached(
-    build,
-    identity=("folder", str(root.resolve()), *options),
-    files=listing.files,
-    cache_dir=cache_dir,
-    share=share,
-  )
+  place = str(root.resolve()), image_size
+  if share.all_true(_fits(root, len(listing.files), image_size, stream)):
+    dataset = keep(
+      lambda: build(*read_images(listing.files, shape, **read)),
+      identity=("folder", *place, val_fraction, seed, strict),
+    )
+  else:
+    found = keep(
+      lambda: _Looked.of(*examine(listing.files, shape, **read)),
+      kind=_Looked,
+      identity=("folder_index", *place),
+    )
+    store = ImageFiles(listing.files, shape, found.checksums)
+    images = Stored(store, np.arange(len(listing.files)))
+    dataset = build(images, found.problems)
+    notes = (*dataset.notes, *found.notes)
+    dataset = dataclasses.replace(dataset, notes=notes)
   # Not of what is kept: it is of files that were not read.
   notes = (*listing.notes, *dataset.notes)
   return dataclasses.replace(dataset, notes=notes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Looked:
+  """What is known of images that were decoded once, and not kept.
+
+  Attributes:
+    checksums: CRC-32 of each image.
+    bad: numbers of the files that are no images.
+    reasons: what is wrong with each of them.
+    notes: of the cache.
+  """
+
+  checksums: np.ndarray
+  bad: np.ndarray
+  reasons: tuple[str, ...]
+  notes: tuple[str, ...] = ()
+
+  @classmethod
+  def of(cls, checksums: np.ndarray, problems: Sequence[str]) -> "_Looked":
+    bad = [number for number, problem in enumerate(problems) if problem]
+    reasons = tuple(problems[number] for number in bad)
+    return cls(checksums, np.array(bad, np.int64), reasons)
+
+  @property
+  def problems(self) -> list[str]:
+    """What is wrong with each file, '' if nothing."""
+    problems = [""] * len(self.checksums)
+    for number, reason in zip(self.bad, self.reasons, strict=True):
+      problems[number] = reason
+    return problems
 
 
 def _check_options(data_dir, image_size, val_fraction):
@@ -162,13 +192,23 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
   )
 
 
-def _fits(count: int, size: int) -> bool:
-  """Whether memory has room for so many images."""
+def _fits(root: Path, count: int, size: int, stream: str) -> bool:
+  """Whether all images are to be in memory."""
+  if stream == "always":
+    return False
   if not hasattr(os, "sysconf"):  # Windows.
     return True
   available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
   needed = 2 * count * size * size * 3  # Once whole, once as train and test.
-  return needed < available / 2
+  if stream == "never" and needed > available:
+    raise DataError(
+      "stream",
+      f"`stream=never`: the {count:,} images of {root} need"
+      f" {needed / 1e9:.0f} GB of memory, this machine has"
+      f" {available / 1e9:.0f} GB",
+      "leave it out, or choose a smaller `image_size`",
+    )
+  return stream == "never" or needed < available / 2
 
 
 def _hold_out(

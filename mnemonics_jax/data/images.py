@@ -16,7 +16,7 @@ import dataclasses
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import zlib
 
-from jaxtyping import Int, UInt8
+from jaxtyping import Int, UInt8, UInt32
 import numpy as np
 
 Pixels = UInt8[np.ndarray, "n h w c"]
@@ -68,8 +68,8 @@ class Store(Protocol):
   @property
   def varies(self) -> bool: ...
 
-  def checksum(self) -> int:
-    """A number that changes with the images."""
+  def checksum(self, rows: Rows, start: int = 0) -> int:
+    """A number that changes with the images of `rows`; see `checksum`."""
     ...
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
@@ -170,11 +170,45 @@ def checksum(images: Images, start: int = 0) -> int:
 
   >>> checksum(np.zeros((1, 2, 2, 3), np.uint8))
   2077607535
+
+  Args:
+    images: pixels, or where to read them. A store that knows the checksums of
+      its pixels gives the number of the same images in memory.
+    start: that of what comes before them.
   """
   if isinstance(images, np.ndarray):
     return zlib.crc32(np.ascontiguousarray(images).data, start)
-  rows = np.append(images.rows, images.store.checksum()).astype(np.int64)
-  return zlib.crc32(rows.data, start)
+  return images.store.checksum(images.rows, start)
+
+
+def join_checksums(
+  checksums: UInt32[np.ndarray, " n"], length: int, start: int = 0
+) -> int:
+  """CRC-32 of many parts, one after the other, from that of each.
+
+  >>> parts = b"abc", b"def"
+  >>> found = np.array([zlib.crc32(part) for part in parts], np.uint32)
+  >>> join_checksums(found, length=3) == zlib.crc32(b"abcdef")
+  True
+
+  Args:
+    checksums: CRC-32 of each part.
+    length: bytes of each part; all are equally long.
+    start: CRC-32 of what comes before them.
+  """
+  # Bytes after a checksum change it by a linear map, whatever they are.
+  zeros = bytes(length)
+  none = zlib.crc32(zeros)
+  maps = [
+    [zlib.crc32(zeros, byte << shift) ^ none for byte in range(256)]
+    for shift in (0, 8, 16, 24)
+  ]
+  for part in checksums.tolist():
+    low, second, third, high = start.to_bytes(4, "little")
+    start = (
+      maps[0][low] ^ maps[1][second] ^ maps[2][third] ^ maps[3][high] ^ part
+    )
+  return start
 
 
 def concatenate(parts: Sequence[Images]) -> Images:
@@ -224,9 +258,9 @@ class Resident:
     _, height, width, channels = self.images.shape
     return height, width, channels
 
-  def checksum(self) -> int:
-    """A number that changes with the images."""
-    return checksum(self.images)
+  def checksum(self, rows: Rows, start: int = 0) -> int:
+    """That of the pixels."""
+    return checksum(self.images[rows], start)
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
     """Images in the order of `rows`."""
@@ -257,8 +291,8 @@ class _Concatenation:
   def varies(self):
     return any(map(varies, self.parts))
 
-  def checksum(self):
-    crc = 0
+  def checksum(self, rows, start=0):
+    crc = zlib.crc32(np.ascontiguousarray(rows).data, start)
     for part in self.parts:
       crc = checksum(part, crc)
     return crc

@@ -4,16 +4,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import errno
+import math
 import os
 from pathlib import Path
 import warnings
 import zlib
 
-from jaxtyping import UInt8
+from jaxtyping import UInt8, UInt32
 import numpy as np
 
 from mnemonics_jax.data.dataset import DataError
-from mnemonics_jax.data.images import Draws, Pixels, Rows
+from mnemonics_jax.data.images import Draws, Pixels, Rows, join_checksums
 from mnemonics_jax.data.listing import printable
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import DataReport, Report, ignore
@@ -69,26 +70,31 @@ def read_images(
   return images, problems
 
 
-def find_unreadable(
+def examine(
   files: Sequence[Path],
+  image_shape: tuple[int, int, int],
   *,
   report: Report = ignore,
   share: Share = Share(),
-) -> list[str]:
-  """For each file what its first bytes tell is wrong with it ('' if nothing).
+) -> tuple[UInt32[np.ndarray, " n"], list[str]]:
+  """Decodes all images and keeps none: CRC-32 of each, and what is wrong with it.
 
   >>> _ = Path("text.png").write_text("no image")
-  >>> find_unreadable([Path("text.png")])
+  >>> examine([Path("text.png")], (8, 8, 3))[1]
   ['not a PNG, JPEG, BMP or WebP image']
 
-  Args:
-    files: PNG, JPEG, BMP or WebP.
-    report: hears how many files have been opened.
-    share: which files this process opens.
+  The arguments are those of `read_images`.
   """
-  from mnemonics_jax.data.decode import check
+  from mnemonics_jax.data.decode import decode
 
-  return _problems(files, lambda i: check(files[i]), report, share)
+  checksums = np.zeros(len(files), np.uint32)
+
+  def note_checksum(index: int) -> None:
+    checksums[index] = zlib.crc32(decode(files[index], image_shape).data)
+
+  problems = _problems(files, note_checksum, report, share)
+  share.all_gather_rows(checksums)
+  return checksums, problems
 
 
 def _problems(
@@ -135,41 +141,42 @@ class ImageFiles:
 
   >>> from PIL import Image
   >>> Image.new("RGB", (20, 10), "red").save("red.png")
-  >>> ImageFiles([Path("red.png")], (8, 8, 3)).read(np.array([0, 0])).shape
+  >>> checksums, _ = examine([Path("red.png")], (8, 8, 3))
+  >>> store = ImageFiles([Path("red.png")], (8, 8, 3), checksums)
+  >>> store.read(np.array([0, 0])).shape
   (2, 8, 8, 3)
 
   Attributes:
     files: PNG, JPEG, BMP or WebP.
     image_shape: height, width and channels of all.
+    checksums: CRC-32 of each image.
     varies: training sees what tests see.
   """
 
   files: Sequence[Path]
   image_shape: tuple[int, int, int]
+  checksums: UInt32[np.ndarray, " n"]
   varies: bool = False
 
-  def checksum(self) -> int:
-    """Changes with names, sizes and times of the files, and with the shape."""
-    crc = zlib.crc32(repr(self.image_shape).encode())
-    for file in self.files:
-      stat = file.stat()
-      state = (
-        f"{file.parent.name}/{file.name} {stat.st_size} {stat.st_mtime_ns}"
-      )
-      crc = zlib.crc32(os.fsencode(state), crc)
-    return crc
+  def checksum(self, rows: Rows, start: int = 0) -> int:
+    """That of the same images in memory."""
+    length = math.prod(self.image_shape)
+    return join_checksums(self.checksums[rows], length, start)
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
     """Images in the order of `rows`."""
     del draws
     files = [self.files[row] for row in rows]
     images, problems = read_images(files, self.image_shape)
-    for file, problem in zip(files, problems, strict=True):
+    for row, pixels, problem in zip(rows, images, problems, strict=True):
+      if not problem and zlib.crc32(pixels.data) != self.checksums[row]:
+        problem = "its pixels are no longer those of the first look"
       if problem:
         raise DataError(
           "data_dir",
-          f"`data_dir`: {printable(str(file))} cannot be read ({problem})",
-          "repair or remove it",
+          f"`data_dir`: {printable(str(self.files[row]))} has changed since the"
+          f" start ({problem})",
+          "restore it, and run it again to continue",
         )
     return images
 

@@ -132,10 +132,10 @@ class Photographs:
     """Training views are random parts."""
     return True
 
-  def checksum(self) -> int:
+  def checksum(self, rows: Rows, start: int = 0) -> int:
     """Changes with the files of the images, their order and the size of views."""
-    crcs = np.append(self.table["crc"], np.uint32(self.size))
-    return zlib.crc32(np.ascontiguousarray(crcs).data)
+    crcs = np.append(self.table["crc"][rows], np.uint32(self.size))
+    return zlib.crc32(np.ascontiguousarray(crcs).data, start)
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
     """Images in the order of `rows`: their middle, or random parts."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemonics_jax import protocol
 from mnemonics_jax.data.dataset import Dataset
-from mnemonics_jax.data.images import Images
+from mnemonics_jax.data.images import Images, varies
 
 
 class PhaseData(NamedTuple):
@@ -152,6 +152,11 @@ class ClassStream:
     return StreamShape(
       self.class_sizes, self.classes_per_phase, self.image_shape, self.joint
     )
+
+  @property
+  def varies(self) -> bool:
+    """Whether training sees images differently in every epoch."""
+    return varies(self._dataset.train_images)
 
   @property
   def checksum(self) -> int:

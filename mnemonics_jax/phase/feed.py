@@ -161,16 +161,26 @@ def make_feed(
 
 
 def _streams(images, capacity, stream):
+  check_stream(stream, images_lib.varies(images))
   if images_lib.varies(images):
-    if stream == "never":
-      raise UserError(
-        "stream",
-        "`stream=never` would show the same part of each image in every epoch",
-        "use `stream=auto`",
-      )
     return True
   if stream != "auto":
     return stream == "always"
   share = capacity * math.prod(images.shape[1:]) / mesh.device_count()
   # Machines may differ; they decide together.
   return bool(processes.all_max(share > _POOL_SHARE * bilevel.device_bytes()))
+
+
+def check_stream(stream: str, varies: bool) -> None:
+  """Refuses a pool of images that every epoch sees differently.
+
+  Args:
+    stream: field of the configuration.
+    varies: whether they are such images.
+  """
+  if varies and stream == "never":
+    raise UserError(
+      "stream",
+      "`stream=never` would show the same part of each image in every epoch",
+      "use `stream=auto`",
+    )

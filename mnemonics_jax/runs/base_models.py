@@ -87,7 +87,8 @@ def _name(phase):
   digest = hashlib.sha256()
   key = jax.random.key_data(phase.state.key)
   images = data.images
-  if not isinstance(images, np.ndarray):  # They would all have to be read.
+  # To have the name of the same images in memory, all would have to be read.
+  if not isinstance(images, np.ndarray):
     images = np.array(checksum(images))
   for array in (images, data.labels, key):
     digest.update(np.ascontiguousarray(array).data.cast("B"))

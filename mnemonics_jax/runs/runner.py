@@ -9,7 +9,7 @@ from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.nn.identity import identity
 from mnemonics_jax.parallel import mesh, processes
-from mnemonics_jax.phase import Config, cost, train_model
+from mnemonics_jax.phase import Config, cost, feed, train_model
 from mnemonics_jax.progress import (
   Note,
   Report,
@@ -214,6 +214,7 @@ def _check(config, stream, seeds):
       "the configuration was made for a stream of another shape",
       "make it with this stream's shape",
     )
+  feed.check_stream(config.stream, stream.varies)
   devices = mesh.device_count()
   sizes = {s.batch_size for s in (config.base, config.train, config.balance)}
   for size in sizes:

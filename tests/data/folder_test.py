@@ -226,14 +226,24 @@ def test_what_is_too_large_for_memory_is_read_later(root, monkeypatch):
   # 12 images of 8×8×3 bytes twice are 4,608 bytes, half of two pages 4,096.
   later = load(root)
   assert isinstance(later.train_images, data.images.Stored)
-  assert not (root.parent / "cache").exists()
+  kept = list((root.parent / "cache").iterdir())
+  assert [entry.name.split("-")[0] for entry in kept] == ["folder_index"]
+  assert isinstance(load(root, stream="never").train_images, np.ndarray)
+  pages["SC_PHYS_PAGES"] = 1
+  with pytest.raises(data.DataError, match=r"12 images of .* need") as refused:
+    load(root, stream="never")
+  assert refused.value.field == "stream"
   pages["SC_PHYS_PAGES"] = 3
   assert isinstance(load(root).train_images, np.ndarray)
+  later = load(root, stream="always")
+  assert isinstance(later.train_images, data.images.Stored)
 
 
 def test_images_that_are_read_later_are_the_same(root, tmp_path):
+  """With what is skipped, and the checksum that a run is known by."""
   (root / "train/cat/text.png").write_text("no image")
-  now, later = load(root), load(root, in_memory=False)
+  _cut_short(root / "train/cat/cut.jpg")
+  now, later = load(root), load(root, stream="always")
   for split in ("train", "test"):
     images = getattr(later, f"{split}_images")
     np.testing.assert_array_equal(
@@ -244,21 +254,43 @@ def test_images_that_are_read_later_are_the_same(root, tmp_path):
     np.testing.assert_array_equal(view, np.asarray(images)[rows])
   for field in ("train_labels", "test_labels", "class_names", "notes"):
     np.testing.assert_array_equal(getattr(later, field), getattr(now, field))
-  assert "text.png: not a PNG" in later.notes[0]
+  assert "cut.jpg: image file is truncated" in later.notes[0]
+  assert "text.png: not a PNG" in later.notes[1]
+  assert later.checksum == now.checksum
   # Another file is another data set.
-  before = later.checksum
-  assert load(root, in_memory=False).checksum == before
   save_image(root / "train/cat/0.png", BLUE)
-  assert load(root, in_memory=False).checksum != before
+  assert load(root, stream="always").checksum == load(root).checksum
+  assert load(root).checksum != later.checksum
 
 
-def test_a_file_that_turns_out_damaged_is_named(root):
-  image = root / "train/cat/0.jpg"
+def _cut_short(image):
   Image.effect_noise((64, 64), 90).save(image)
   image.write_bytes(image.read_bytes()[:-1000])
-  later = load(root, in_memory=False)
-  with pytest.raises(data.DataError, match=r"cat/0.jpg cannot be read \(image"):
+
+
+def test_a_second_start_decodes_nothing(root, monkeypatch):
+  (root / "train/cat/text.png").write_text("no image")
+  first = load(root, stream="always", val_fraction=0.3)
+  monkeypatch.setattr("mnemonics_jax.data.decode.decode", None)
+  again = load(root, stream="always", val_fraction=0.3)
+  assert again.checksum == first.checksum and again.notes == first.notes
+  # How it is split does not matter to what is known of the files.
+  load(root, stream="always", val_fraction=0.5)
+
+
+def test_a_file_that_changes_meanwhile_is_named(root):
+  later = load(root, stream="always")
+  pixels = np.asarray(later.train_images)
+  image = root / "train/cat/0.png"
+  save_image(image, BLUE)
+  with pytest.raises(data.DataError, match=r"cat/0\.png has changed .*pixels"):
     np.asarray(later.train_images)
+  _cut_short(image)
+  with pytest.raises(
+    data.DataError, match=r"cat/0\.png has changed .*truncated.*run it again"
+  ):
+    np.asarray(later.train_images)
+  assert len(pixels) == len(later.train_images)
 
 
 def test_progress(root):

@@ -1,6 +1,7 @@
 """Images in memory and images that are read are used in one way."""
 
 import dataclasses
+import zlib
 
 import numpy as np
 import pytest
@@ -45,8 +46,8 @@ def test_nothing_is_read_before_it_is_asked_for():
     image_shape = (8, 8, 3)
     varies = False
 
-    def checksum(self):
-      return 1
+    def checksum(self, rows, start=0):
+      return start + 1
 
     def read(self, rows, draws=None):
       self.asked += rows.tolist()
@@ -104,13 +105,27 @@ def test_the_checksum_changes_with_rows_and_images():
       stored(array),
       stored(array)[1:],
       stored(array)[::-1],
-      stored(array[::-1]),
       images.concatenate([stored(array), array[:1]]),
       images.concatenate([stored(array), array[1:2]]),
     )
   ]
   assert len(set(found)) == len(found)
   assert images.checksum(array) == images.checksum(array.copy())
+  # What is in memory has the same one, wherever it is.
+  assert found[:3] == [
+    images.checksum(same) for same in (array, array[1:], array[::-1])
+  ]
+
+
+@pytest.mark.parametrize("length", [1, 3, 192])
+def test_checksums_of_parts_make_that_of_the_whole(length):
+  whole = np.random.default_rng(length).integers(0, 256, (50, length), np.uint8)
+  parts = np.array([zlib.crc32(part.data) for part in whole], np.uint32)
+  before = zlib.crc32(b"before")
+  assert images.join_checksums(parts, length, before) == zlib.crc32(
+    whole.data, before
+  )
+  assert images.join_checksums(parts[:0], length, before) == before
 
 
 def test_a_data_set_may_be_read_later():

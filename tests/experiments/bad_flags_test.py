@@ -85,6 +85,7 @@ COMMON = {
   "report_every_phase": ["maybe", "2", ""],
   "exemplar_chunk": ["0", "-1", "all", "1.5", "2 --exemplars=random"],
   "dtype": ["float16", "", "float32,bfloat16"],
+  "stream": ["sometimes", "", "true"],
   "remat": ["maybe", "2", ""],
   "devices": [
     "0", "-1", "many", "1.5", "", "99", "1 --coordinator=localhost:1234",

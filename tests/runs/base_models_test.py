@@ -3,11 +3,13 @@
 import dataclasses
 
 import jax
+import numpy as np
 import pytest
 from support import damage, interrupted, tiny
 
 from mnemonics_jax import methods
 from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.memory import PerClass
 from mnemonics_jax.phase import Phase, Stage, begin_run, train_model
@@ -107,6 +109,30 @@ def test_room_for_a_larger_memory_changes_no_number():
 def phase():
   config, stream = tiny.setup(methods.LUCIR())
   return Phase(begin_run(0, config), stream[0], config)
+
+
+def test_images_that_are_read_later_are_not_read_for_a_name():
+  def stored(dataset, kind=Resident):
+    pixels = dataset.train_images
+    later = Stored(kind(pixels), np.arange(len(pixels)))
+    return dataclasses.replace(dataset, train_images=later)
+
+  class Unread(Resident):
+    def read(self, rows, draws=None):
+      raise AssertionError
+
+  dataset = tiny.dataset(4)
+  name = _name(data=stored(dataset, Unread))
+  assert name == _name(data=stored(dataset))
+  other = dataset.train_images.copy()
+  other[0, 0, 0, 0] ^= 1
+  changed = dataclasses.replace(dataset, train_images=other)
+  assert name != _name(data=stored(changed))
+  # Of classes that come later nothing matters, here, too.
+  later = dataset.train_images.copy()
+  later[-1] ^= 1
+  same = dataclasses.replace(dataset, train_images=later)
+  assert name == _name(data=stored(same))
 
 
 def test_a_model_that_is_there_is_taken(tmp_path, phase):

@@ -1,13 +1,17 @@
 """Interrupted runs end as if nothing had happened."""
 
 import dataclasses
+import itertools
 import os
 import re
 import signal
+import threading
 
 import pytest
 from support import damage, interrupted, tiny
 
+from mnemonics_jax.data import DataError
+from mnemonics_jax.data.images import Resident
 from mnemonics_jax.phase import sgd
 from mnemonics_jax.runs import Stopped, checkpoint
 
@@ -29,6 +33,10 @@ WHOLE_NETWORK = dataclasses.replace(tiny.RECIPE, scope="all")
     pytest.param(dict(method="e2e"), id="e2e", marks=pytest.mark.slow),
     pytest.param(
       dict(exemplar_chunk=1), id="chunks", marks=pytest.mark.slow
+    ),
+    pytest.param(
+      dict(stream="always", store=Resident), id="streamed",
+      marks=pytest.mark.slow,
     ),
   ],
 )  # fmt: skip
@@ -55,7 +63,16 @@ def test_stopping_again_and_again_changes_nothing(
       )
 
 
-def test_a_signal_saves_at_the_next_opportunity(tmp_path, whole, monkeypatch):
+STREAMED = dict(stream="always", store=Resident)
+
+
+@pytest.mark.parametrize(
+  "changes", [{}, STREAMED], ids=["resident", "streamed"]
+)
+def test_a_signal_saves_at_the_next_opportunity(
+  tmp_path, whole, monkeypatch, changes
+):
+  """In the middle of an epoch; whether images stream changes nothing."""
   finite = sgd.finite
 
   def ask(variables):
@@ -65,12 +82,41 @@ def test_a_signal_saves_at_the_next_opportunity(tmp_path, whole, monkeypatch):
 
   monkeypatch.setattr(sgd, "finite", ask)
   with pytest.raises(Stopped) as stopped:
-    interrupted.run(tmp_path, interrupted.NEVER)
+    interrupted.run(tmp_path, interrupted.NEVER, **changes)
   assert stopped.value.code == 143
   assert "Run it again to continue" in str(stopped.value)
+  assert threading.active_count() == 1
   (part,) = interrupted.checkpoints(tmp_path)
   assert checkpoint.restore(part)[1]["stage"] == "train"
-  interrupted.run(tmp_path, interrupted.NEVER)
+  interrupted.run(tmp_path, interrupted.NEVER, **changes)
+  assert interrupted.files(tmp_path) == whole()
+
+
+class _Damaged(Resident):
+  """Fails at the fifth look of training."""
+
+  looks = itertools.count(1)
+
+  def read(self, rows, draws=None):
+    if draws is not None and next(self.looks) == 5:
+      raise DataError("data_dir", "`data_dir`: 7.jpg has changed", "restore it")
+    return super().read(rows, draws)
+
+
+def test_an_image_that_cannot_be_read_costs_no_more_than_a_stop(
+  tmp_path, whole
+):
+  """Training looks twice at each phase's data: it ends in the third."""
+  with pytest.raises(
+    DataError, match=r"^`data_dir`: 7\.jpg has changed; restore"
+  ):
+    interrupted.run(
+      tmp_path, interrupted.NEVER, stream="always", store=_Damaged
+    )
+  assert threading.active_count() == 1
+  kept = [path.name for path in interrupted.checkpoints(tmp_path)]
+  assert kept == ["phase_00", "phase_01"]
+  interrupted.run(tmp_path, interrupted.NEVER)  # In memory, for a change.
   assert interrupted.files(tmp_path) == whole()
 
 

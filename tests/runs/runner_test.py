@@ -10,6 +10,7 @@ import pytest
 from support import interrupted, tiny
 
 from mnemonics_jax import data, methods, runs
+from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.methods import bic
 from mnemonics_jax.parallel import mesh
@@ -120,6 +121,24 @@ def test_a_batch_that_devices_cannot_share_is_refused(
   monkeypatch.setattr(mesh, "device_count", lambda: 3)
   with pytest.raises(UserError, match=r"`batch_size=16` .* by 3 devices"):
     runs.run(*quick, tmp_path / "out")
+  assert not (tmp_path / "out").exists()
+
+
+def test_a_pool_of_images_that_vary_is_refused(quick, tmp_path):
+  config, _ = quick
+  dataset = tiny.dataset(3)
+  images = Stored(
+    Resident(dataset.train_images, varies=True),
+    np.arange(len(dataset.train_images)),
+  )
+  _, varied = tiny.setup(
+    methods.LwF(),
+    split=config.shape.classes_per_phase,
+    data=dataclasses.replace(dataset, train_images=images),
+  )
+  config = dataclasses.replace(config, stream="never")
+  with pytest.raises(UserError, match="`stream=never` would show"):
+    runs.run(config, varied, tmp_path / "out")
   assert not (tmp_path / "out").exists()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from support import tiny
 
 from mnemonics_jax import augment, methods, runs
+from mnemonics_jax.data import images
 from mnemonics_jax.phase import Schedule
 from mnemonics_jax.progress import Event, Note
 from mnemonics_jax.runs import (
@@ -52,13 +53,17 @@ def run(
   seeds: tuple[int, ...] = (0,),
   base_models: Path | None = None,
   tensorboard: bool = False,
+  store: Callable[[np.ndarray], images.Store] | None = None,
   **changes,
 ) -> dict[str, Any]:
-  """Runs the tiny data set to its end, or to an exception."""
+  """Runs the tiny data set to its end, or to an exception.
+
+  With a `store`, all images are read from it.
+  """
   config, stream = tiny.setup(
     methods.METHODS[method](),
     split=SPLIT,
-    data=tiny.dataset(classes=sum(SPLIT)),
+    data=_stored(tiny.dataset(classes=sum(SPLIT)), store),
     width=16,
     **(OPTIONS | changes),
   )
@@ -71,6 +76,19 @@ def run(
     tensorboard=tensorboard,
     base_models=base_models,
     saving=saving,
+  )
+
+
+def _stored(dataset, store):
+  if store is None:
+    return dataset
+  read_later = lambda pixels: images.Stored(
+    store(pixels), np.arange(len(pixels))
+  )
+  return dataclasses.replace(
+    dataset,
+    train_images=read_later(dataset.train_images),
+    test_images=read_later(dataset.test_images),
   )
 
 
