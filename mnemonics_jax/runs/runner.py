@@ -22,7 +22,7 @@ from mnemonics_jax.runs import convolutions, layout, published, records
 from mnemonics_jax.runs.claim import claimed, run_name
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
-from mnemonics_jax.runs.seed_run import finished_record, run_seed
+from mnemonics_jax.runs.seed_run import finished_records, run_seed
 from mnemonics_jax.runs.signals import CONTINUE, Stop
 
 
@@ -117,9 +117,7 @@ def run(
     MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
     name = run_name(layout.read_config(workdir))
-    ended = functools.partial(finished_record, workdir, run=name, report=report)
-    found = {seed: ended(seed, phases=len(stream)) for seed in seeds}
-    done = {seed: record for seed, record in found.items() if record}
+    done = finished_records(workdir, seeds, len(stream), name, report)
     pending = [seed for seed in seeds if seed not in done]
     _announce(report, config, stream, pending, moved)
     for seed in pending:
@@ -127,9 +125,8 @@ def run(
       saver = Saver(seed, workdir, saving, log, stop, report, name)
       done[seed] = run_seed(config, stream, saver, report, training(seed))
       layout.write_seed_result(workdir, seed, done[seed])
-    results = records.results(
-      header(config, stream, labels), [done[seed] for seed in seeds]
-    )
+    measured = [done[seed] for seed in seeds]
+    results = records.results(header(config, stream, labels), measured)
     layout.write_results(workdir, results)
     return results
 

@@ -1,6 +1,6 @@
 """One seed of a run: every phase, and what is written of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 import time
 from typing import Any
@@ -107,20 +107,27 @@ def run_seed(
   return records.run_record(seed, phases)
 
 
-def finished_record(
-  workdir: Path, seed: int, phases: int, run: str, report: Report
-) -> dict[str, Any] | None:
-  """What a seed that has ended has measured, None if it has not.
+def finished_records(
+  workdir: Path, seeds: Sequence[int], phases: int, run: str, report: Report
+) -> dict[int, dict[str, Any]]:
+  """What those seeds have measured that have ended.
 
   A damaged result.json is made again from the last checkpoint.
 
   Args:
     workdir: of the run.
-    seed: its number.
-    phases: of the run.
-    run: name of the run; see `claim.run_name`.
+    seeds: of the run.
+    phases: how many it has.
+    run: its name; see `claim.run_name`.
     report: hears what a person should know.
   """
+  found = {
+    seed: _finished(workdir, seed, phases, run, report) for seed in seeds
+  }
+  return {seed: record for seed, record in found.items() if record is not None}
+
+
+def _finished(workdir, seed, phases, run, report):
   path, problem = layout.seed_result_path(workdir, seed), None
   if path.exists():
     try:

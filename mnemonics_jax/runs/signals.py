@@ -137,23 +137,23 @@ class Stop:
 
   def _watch(self, reader, done, message, patience):
     """Ends the process if a signal is not answered in time, or sent again."""
-    asked, left = 0, None  # The exit code of the signal.
+    code, first, left = 0, 0.0, None
     while left is None or left > 0:
       if select.select([reader], [], [], left)[0]:
         (number,) = os.read(reader, 1)
         if done.is_set():
           return
-        if number in _CODES and not asked:
-          asked = _CODES[signal.Signals(number)]
+        if number in _CODES and not code:
+          code = _CODES[signal.Signals(number)]
           first = self._waiting_since = time.monotonic()
           _say("\nStopping after the running step; again to stop at once ...")
         elif number in _CODES and time.monotonic() > first + _ONE_SIGNAL:
-          os._exit(asked)
-      if asked and patience is not None:
+          os._exit(code)
+      if code and patience is not None:
         until = self._waiting_since + self.patience(patience)
         left = until - time.monotonic()
     _say(f"Stopped. {message}")
-    os._exit(asked)
+    os._exit(code)
 
 
 def _say(text):
