@@ -63,7 +63,6 @@ def test_bytes_and_a_codec_reach_the_phases():
   assert config.memory == fit(PerClassBytes(500), Jpeg(50), stream[0].images)
   assert settings.title.endswith(" · per_class_bytes:500 jpeg:50")
   assert settings.identity()["codec"] == "jpeg:50"
-  assert "codec" not in PLAIN.identity()  # Runs that had none keep their names.
 
 
 def test_the_identity_is_what_json_gives_back():
