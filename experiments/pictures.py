@@ -1,11 +1,11 @@
 """Image files on a command line, and the classes that their folders name."""
 
-from collections.abc import Iterator, Mapping, Sequence
-import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mnemonics_jax.data.listing import SUFFIXES, printable
+from mnemonics_jax.data.listing import SUFFIXES, image_files, printable
 from mnemonics_jax.errors import UserError
 
 
@@ -34,7 +34,7 @@ def find(
   for argument in arguments:
     path = Path(argument).expanduser()
     if path.is_dir():
-      inside = sorted(_images(path))
+      inside = _inside(path)
       if not inside:
         raise UserError(
           "image",
@@ -53,12 +53,16 @@ def find(
   return found
 
 
-def _images(directory: Path) -> Iterator[Path]:
-  for folder, below, names in os.walk(directory):
-    below[:] = [name for name in below if not name.startswith(".")]
-    for name in names:
-      if name.lower().endswith(SUFFIXES) and not name.startswith("."):
-        yield Path(folder, name)
+def _inside(directory: Path) -> list[Path]:
+  try:
+    return sorted(image_files(directory, Counter()))
+  except OSError as error:
+    raise UserError(
+      "image",
+      f"{printable(error.filename or directory)} cannot be read"
+      f" ({error.strerror})",
+      "check its permissions",
+    ) from error
 
 
 def _folder(root, file, classes):

@@ -160,7 +160,7 @@ def _classes(directory: Path, skipped: Counter[str]) -> dict[str, list[Path]]:
     # A class may be a link to where its images are, but not to its own parent.
     if directory.resolve().is_relative_to(path.resolve()):
       continue
-    classes[path.name] = sorted(_images(path, skipped))
+    classes[path.name] = sorted(image_files(path, skipped))
     if not classes[path.name]:
       raise DataError(
         "data_dir",
@@ -171,7 +171,14 @@ def _classes(directory: Path, skipped: Counter[str]) -> dict[str, list[Path]]:
   return classes
 
 
-def _images(directory: Path, skipped: Counter[str]) -> Iterator[Path]:
+def image_files(directory: Path, skipped: Counter[str]) -> Iterator[Path]:
+  """The images below a directory, in any order.
+
+  Args:
+    directory: hidden ones in it are not looked into.
+    skipped: counts suffixes of files that are no images.
+  """
+
   def fail(error: OSError):
     raise error
 

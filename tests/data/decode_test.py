@@ -47,9 +47,9 @@ def test_cmyk(tmp_path):
 
 def test_sixteen_bits(tmp_path):
   path = tmp_path / "a.png"
-  values = np.full((9, 9), 40000, np.uint16)
+  values = np.full((9, 9), 40200, np.uint16)
   Image.fromarray(values).save(path)
-  # 40000 / 65535 · 255 = 155.6
+  # 40200 / 65535 · 255 = 156.4; a shift by 8 bits would give 157.0.
   np.testing.assert_array_equal(decode(path, 8), 156)
 
 

@@ -60,3 +60,14 @@ def test_what_is_not_there_is_named(home, name):
   (home / "empty").mkdir()
   with pytest.raises(UserError, match=name):
     found(name)
+
+
+def test_a_folder_that_cannot_be_read_is_named(home, monkeypatch):
+  def denied(path):
+    raise PermissionError(13, "Permission denied", str(path))
+
+  monkeypatch.setattr(os, "scandir", denied)  # Root may read everything.
+  with pytest.raises(
+    UserError, match=r"val cannot be read \(Permission denied"
+  ):
+    found("val")
