@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from benchmarks import jax_train, measure
+from benchmarks import grain_input, jax_train, measure
 from mnemonics_jax import data, phase
 from mnemonics_jax.data import (
   imagenet_classes,
@@ -51,6 +51,9 @@ _DATA_DIR = flags.DEFINE_string(
 )
 _PARTS = flags.DEFINE_list(
   "parts", ["core", "workers", "waiting"], "What to measure."
+)
+_GRAIN = flags.DEFINE_bool(
+  "grain", False, "Compare with grain's workers; pip install grain==0.2.18."
 )
 _IMAGES = flags.DEFINE_integer("images", 384, "Photographs of a measurement.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements; the fastest counts.")
@@ -113,7 +116,7 @@ def _photograph(rng, size=(500, 375)) -> bytes:
 def _cpu_seconds(work, count) -> float:
   """Of one image; the least of all rounds."""
   found = []
-  for _ in range(1 if _QUICK.value else _ROUNDS.value):
+  for _ in range(_rounds()):
     began = time.process_time()
     work()
     found.append((time.process_time() - began) / count)
@@ -164,29 +167,15 @@ def _workers(results, shards, rows, draws):
   """Processes that read and decode, on the clock."""
   found = []
   for count in sorted({1, 2, measure.machine()["cores"]}):
-    pool = Pool(shards, count)
-    began = time.perf_counter()
-    pool.views(rows[:count])
-    start = time.perf_counter() - began
-    clock, own = [], []
-    for _ in range(1 if _QUICK.value else _ROUNDS.value):
-      began, cpu = time.perf_counter(), time.process_time()
-      pool.views(rows, draws)
-      clock.append(time.perf_counter() - began)
-      own.append(time.process_time() - cpu)
-    found.append(
-      {
-        "workers": count,
-        "images_per_second": len(rows) / min(clock),
-        "own_microseconds": 1e6 * min(own) / len(rows),
-        "start_seconds": start,
-      }
-    )
+    found.append(_ours(shards, rows, draws, count))
+    if _GRAIN.value:
+      found.append(_grain(shards, rows, draws, count))
   results.add(
     "workers",
     "Worker processes, wall clock (a busy machine has less to give)",
     found,
     lambda row: {
+      "": row["name"],
       "workers": row["workers"],
       "images/s": f"{row['images_per_second']:,.0f}",
       "work of the one that learns": f"{row['own_microseconds']:.0f} µs/image",
@@ -194,6 +183,52 @@ def _workers(results, shards, rows, draws):
     },
     images=len(rows),
   )
+
+
+def _rounds() -> int:
+  return 1 if _QUICK.value else _ROUNDS.value
+
+
+def _ours(shards, rows, draws, count):
+  pool = Pool(shards, count)
+  began = time.perf_counter()
+  pool.views(rows[:count])
+  start = time.perf_counter() - began
+
+  turn = lambda: pool.views(rows, draws)
+  return {"name": "ours", **_clocked(turn, len(rows), count, start)}
+
+
+def _grain(shards, rows, draws, count):
+  began = time.perf_counter()
+  make = grain_input.reader(shards, rows, draws, count, times=_rounds() + 1)
+  batches = make()
+  next(batches)
+  start = time.perf_counter() - began
+  per_turn = len(rows) // 16
+
+  def turn():
+    for _ in range(per_turn):
+      next(batches)
+
+  found = _clocked(turn, 16 * per_turn, count, start)
+  for _ in batches:  # Abandoned iterators leave shared memory behind.
+    pass
+  return {"name": "grain", **found}
+
+
+def _clocked(turn, images, workers, start):
+  # All rounds together: whoever reads ahead has fast ones after slow ones.
+  began, cpu = time.perf_counter(), time.process_time()
+  for _ in range(_rounds()):
+    turn()
+  images *= _rounds()
+  return {
+    "workers": workers,
+    "images_per_second": images / (time.perf_counter() - began),
+    "own_microseconds": 1e6 * (time.process_time() - cpu) / images,
+    "start_seconds": start,
+  }
 
 
 def _machines(results, per_core: float):
