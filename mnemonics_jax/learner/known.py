@@ -85,7 +85,8 @@ def room_for(needed: int, room: int) -> int:
 def grown(state: PhaseState, begin: PhaseState) -> PhaseState:
   """The state with the room of another one, as if it had had it all along.
 
-  Sums over classes may be rounded differently from there on.
+  What is learned from there on is the same up to rounding: XLA chooses by their
+  shapes how products and sums over padded rows are computed.
 
   Args:
     state: what is known.
