@@ -4,6 +4,7 @@ Inside, everything is `Exemplars` (images, labels, mask) or `Features`.
 """
 
 import itertools
+import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -114,10 +115,10 @@ def split_parts(exemplars, parts):
   labels = np.asarray(exemplars.labels)
   mask = exemplars.mask
   rows = np.arange(len(labels)) if mask is None else np.flatnonzero(mask)
-  if not 2 <= parts <= len(rows):
+  if not isinstance(parts, numbers.Integral) or not 2 <= parts <= len(rows):
     raise ValueError(
-      f"parts={parts} of {len(rows)} exemplars: each part needs one, and one "
-      "other part to be validated by."
+      f"parts={parts} of {len(rows)} exemplars: it must be a whole number, each "
+      "part needs an exemplar, and one other part to be validated by."
     )
   rows = rows[np.argsort(labels[rows], kind="stable")]
   # Sized by all rows, padding included: the shape outlives a growing memory.

@@ -58,6 +58,7 @@ def check_model(
 def check_exemplars(exemplars: Exemplars) -> None:
   """Raises if exemplars are not float32 images in [0, 1] with labels."""
   images = exemplars.images
+  _check_arrays(exemplars, "exemplars")
   if images.dtype == np.uint8:
     raise TypeError(
       "exemplars.images is uint8; the optimiser moves floats in [0, 1]: "
@@ -78,6 +79,7 @@ def check_data(
 ) -> None:
   """Raises if labelled data do not fit what the base level runs on."""
   inputs, labels, mask = data
+  _check_arrays(data, name)
   if isinstance(data, Features) and not config.on_features:
     raise ValueError(
       'Cached Features only serve scope="head" with features_fn and head_fn; '
@@ -94,6 +96,7 @@ def check_data(
 
 def check_inner_data(inner_data: Any, config: BilevelConfig) -> None:
   """Raises if `inner_data` is not one batch per inner step."""
+  _check_arrays(inner_data, "inner_data")
   shapes = inner_data[0].shape[:2], inner_data[1].shape
   if shapes[0] != shapes[1] or shapes[0][0] != config.inner_steps:
     raise ValueError(
@@ -127,6 +130,8 @@ def check_labels(
   data: Exemplars | Features, classes: int, active: Any, name: str
 ) -> None:
   """Raises if a label lies outside the logits or among inactive classes."""
+  if active is not None:
+    _check_arrays((active,), "active")
   if active is not None and active.shape != (classes,):
     raise ValueError(
       f"active has shape {active.shape}, but the model gives {classes} logits: "
@@ -150,6 +155,20 @@ def check_labels(
       )
 
 
+def _check_arrays(parts: Any, name: str) -> None:
+  """Raises if a part is a list, or what else is no array."""
+  fields = getattr(parts, "_fields", range(len(parts)))
+  for field, part in zip(fields, parts, strict=True):
+    if part is not None and not (
+      hasattr(part, "dtype") and hasattr(part, "shape")
+    ):
+      place = name if len(parts) == 1 else f"{field} of {name}"
+      raise TypeError(
+        f"{place} is a {type(part).__name__}, not an array: wrap it in "
+        "np.asarray(...)."
+      )
+
+
 def _check_rows(rows: int, labels: Any, mask: Any, name: str) -> None:
   if labels.shape != (rows,) or not np.issubdtype(labels.dtype, np.integer):
     raise ValueError(
@@ -160,13 +179,23 @@ def _check_rows(rows: int, labels: Any, mask: Any, name: str) -> None:
     raise ValueError(
       f"The mask of {name} is {mask.dtype}{mask.shape}; expected bool({rows},)."
     )
+  if mask is not None and _concrete(mask) and not np.asarray(mask).any():
+    raise ValueError(
+      f"The mask of {name} leaves none of its {rows} rows: at least one must be "
+      "real."
+    )
 
 
 def _check_pixels(images: Any, mask: Any, name: str) -> None:
   if not _concrete(images, mask):
     return
   real = _valid_rows(images, mask)
-  if real.size and not (real.min() >= 0 and real.max() <= 1):  # NaN is neither.
+  if wrong := int((~np.isfinite(real)).sum()):
+    raise ValueError(
+      f"{name} has {wrong} values that are no numbers (NaN or infinite), but all "
+      "must lie in [0, 1]: look at where the images come from."
+    )
+  if real.size and not (real.min() >= 0 and real.max() <= 1):
     raise ValueError(
       f"{name} spans [{real.min():g}, {real.max():g}] but must lie in [0, 1]: "
       "divide 8-bit values by 255 and let the model normalise."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import numbers
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from jaxtyping import Array
@@ -125,7 +126,13 @@ class BilevelConfig:
         )
     for name, least in _LEAST.items():
       value = getattr(self, name)
-      if value is not None and value < least:
+      if value is None:
+        continue
+      if name in _COUNTS and not isinstance(value, numbers.Integral):
+        raise UserError(
+          name, f"`{name}={value}` is not a whole number", "round it"
+        )
+      if not least <= value < float("inf"):  # NaN is neither.
         raise UserError(
           name, f"`{name}={value}` cannot be used", f"{least} is the least"
         )
@@ -166,15 +173,15 @@ _CHOICES: dict[str, tuple[str, ...]] = {
   for name, kind in get_type_hints(BilevelConfig).items()
   if get_origin(kind) is Literal
 }
-_LEAST = dict(
+_COUNTS = dict(
   inner_steps=0,
   inner_batch_size=1,
   truncate=0,
   epochs=0,
   steps_per_epoch=1,
   batch_size=1,
-  max_change=0,
 )
+_LEAST = dict(**_COUNTS, inner_lr=0, outer_lr=0, max_change=0)
 
 
 DEFAULT = BilevelConfig()

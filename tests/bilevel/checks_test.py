@@ -31,9 +31,49 @@ CASES = {
     "divide 8-bit values by 255",
   ),
   "not a number": (
-    _with(images=EXEMPLARS.images.at[0].set(jnp.nan)),
+    _with(images=EXEMPLARS.images.at[0, 0, 0].set(jnp.nan)),
     ValueError,
-    "must lie in",
+    r"exemplars.images has 1 values that are no numbers",
+  ),
+  "a list of images": (
+    _with(images=EXEMPLARS.images.tolist()),
+    TypeError,
+    "images of exemplars is a list, not an array",
+  ),
+  "a list of labels": (
+    _with(labels=EXEMPLARS.labels.tolist()),
+    TypeError,
+    "labels of exemplars is a list",
+  ),
+  "a list as mask": (
+    _with(mask=[True] * 6),
+    TypeError,
+    "mask of exemplars is a list",
+  ),
+  "a list of data": (
+    dict(batch=(IMAGES, LABELS.tolist())),
+    TypeError,
+    "labels of validation data is a list",
+  ),
+  "a list of inner data": (
+    dict(inner_data=(IMAGES.tolist(), LABELS)),
+    TypeError,
+    "of inner_data is a list",
+  ),
+  "a list of active classes": (
+    dict(active=[True, True, True]),
+    TypeError,
+    "active is a list",
+  ),
+  "no real exemplar": (
+    _with(mask=jnp.zeros(6, bool)),
+    ValueError,
+    "mask of exemplars leaves none of its 6 rows",
+  ),
+  "no real data": (
+    dict(batch=(IMAGES, LABELS, jnp.zeros(8, bool))),
+    ValueError,
+    "mask of validation data leaves none of its 8 rows",
   ),
   "no exemplars": (
     dict(exemplars=Exemplars(IMAGES[:0], LABELS[:0])),
@@ -123,7 +163,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_mistakes_are_explained(case):
+def test_mistakes_are_explained(unchecked, case):
   changes, error, message = CASES[case]
   call = dict(
     exemplars=EXEMPLARS,
@@ -146,6 +186,18 @@ def test_masked_rows_are_nobodys_mistake():
   bilevel.prepare(
     wild, VARIABLES, (IMAGES, LABELS), apply_fn=apply_fn, config=ALL
   )
+
+
+@pytest.mark.parametrize("count", [1.5, -1, "2"])
+def test_steps_are_whole(unchecked, count):
+  problem = bilevel.prepare(
+    EXEMPLARS, VARIABLES, (IMAGES, LABELS), apply_fn=apply_fn, config=ALL
+  )
+  state = bilevel.init(jax.random.key(0), EXEMPLARS, ALL)
+  with pytest.raises(ValueError, match=f"`count={count}` is not a number of"):
+    bilevel.steps(problem, state, count)
+  with pytest.raises(ValueError, match=r"parts=1.5 .* whole number"):
+    bilevel.init_parts(jax.random.key(0), EXEMPLARS, ALL, parts=1.5)
 
 
 def test_starts_must_be_stacked_variables_and_fit_the_data():

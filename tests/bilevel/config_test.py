@@ -1,20 +1,43 @@
 """Settings of the bilevel program: defaults and refusals."""
 
+import numpy as np
 import pytest
 from support.conv_model import (
   ON_FEATURES,
 )
 
 from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.errors import UserError
 
 
 @pytest.mark.parametrize(
   ("field", "value"),
-  [("scope", "body"), ("inner_steps", -1), ("max_change", 1.5)],
+  [
+    ("scope", "body"),
+    ("inner_steps", -1),
+    ("inner_steps", 2.5),
+    ("inner_steps", 2.0),
+    ("epochs", 1.5),
+    ("steps_per_epoch", 0.5),
+    ("batch_size", 10.0),
+    ("inner_batch_size", "4"),
+    ("truncate", 1.5),
+    ("inner_lr", -0.1),
+    ("inner_lr", float("nan")),
+    ("outer_lr", -1e-9),
+    ("outer_lr", float("inf")),
+    ("max_change", 1.5),
+    ("max_change", float("nan")),
+  ],
 )
 def test_config_refuses_nonsense(unchecked, field, value):
-  with pytest.raises(ValueError, match=field):
+  with pytest.raises(UserError, match=f"`{field}={value}`") as error:
     BilevelConfig(**{field: value})
+  assert error.value.field == field
+
+
+def test_counts_may_be_numpy_integers(unchecked):
+  assert BilevelConfig(inner_steps=np.int64(3)).inner_steps == 3
 
 
 def test_config_defaults_suit_the_functions_given():

@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from support.conv_model import (
   ALL,
@@ -23,9 +24,72 @@ def test_check_hypergradient_agrees_in_float32_and_finds_a_wrong_gradient():
   config = change(ALL, inner_lr=0.01)
   result = check(config=config)
   assert result.method == "forward" and result.error < 1e-3
+  assert result.right and result.verdict == "right"
   result = check(config=config, method="finite")
   assert result.method == "finite" and result.error < 1e-3
-  assert check(config=change(config, truncate=1), method="finite").error > 0.01
+  result = check(config=change(config, truncate=1), method="finite")
+  assert result.error > 0.01 and result.verdict == "truncated"
+  assert not result.right and "`truncate`" in result.explanation
+
+
+def test_check_hypergradient_finds_a_wrong_derivative():
+  @jax.custom_vjp
+  def double(x):
+    return 2 * x
+
+  double.defvjp(lambda x: (2 * x, None), lambda _, g: (1.9 * g,))
+  apply_fn, args = linear_problem(6)
+  result = bilevel.check_hypergradient(
+    jax.random.key(0),
+    *args,
+    apply_fn=lambda v, x: double(apply_fn(v, x)),
+    config=change(ALL, inner_lr=0.01),
+  )
+  assert result.verdict == "wrong" and not result.right
+  assert "custom derivatives" in result.explanation
+
+
+@pytest.mark.parametrize(
+  "activation, method, verdict",
+  [
+    (jax.nn.relu, "auto", "kinks"),
+    pytest.param(jax.nn.relu, "finite", "unsure", marks=pytest.mark.slow),
+    (jnp.tanh, "auto", "right"),
+  ],
+)
+def test_check_hypergradient_knows_kinks(activation, method, verdict):
+  """A black background and a bias of 0 put activations exactly on them."""
+  rng = np.random.default_rng(0)
+  images = rng.random((6, 4, 4, 1)).astype(np.float32)
+  images[:, :2] = 0
+  labels = np.arange(6) % 2
+  weights = [rng.normal(size=size) for size in ((3, 3, 1, 4), (64, 2))]
+  params = {
+    "w": jnp.array(weights[0], jnp.float32),
+    "b": jnp.zeros(4),
+    "head": jnp.array(weights[1], jnp.float32),
+  }
+
+  def apply_fn(variables, x):
+    p = variables["params"]
+    x = jax.lax.conv_general_dilated(
+      x.astype(p["w"].dtype), p["w"], (1, 1), "SAME",
+      dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )  # fmt: skip
+    return activation(x + p["b"]).reshape(len(x), -1) @ p["head"]
+
+  result = bilevel.check_hypergradient(
+    jax.random.key(0),
+    bilevel.Exemplars(jnp.asarray(images), labels),
+    {"params": params},
+    (images, labels),
+    apply_fn=apply_fn,
+    config=bilevel.BilevelConfig(inner_steps=1),
+    method=method,
+  )
+  assert result.verdict == verdict, result
+  assert result.right == (verdict != "unsure")
+  assert ("kinks" in result.explanation) == (verdict != "right")
 
 
 def test_check_hypergradient_serves_random_configs():
