@@ -6,6 +6,8 @@ import re
 import pytest
 from support import command, data_files, finished_run, report_fixture, tiny
 
+from mnemonics_jax.data import cifar100, imagenet, imagenet_subset
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 GUIDE = {path.stem: path.read_text() for path in (ROOT / "docs").glob("*.md")}
@@ -85,10 +87,9 @@ def test_commands_are_found():
 @pytest.mark.parametrize("shown", commands(), ids=" ".join)
 def test_commands_are_accepted(tmp_path, monkeypatch, shown):
   """Up to the first training step, where their data are."""
-  from mnemonics_jax.data import cifar100
-
   small = tiny.dataset(classes=100, train=22, test=1)
-  monkeypatch.setattr(cifar100, "load", lambda *_, **__: small)
+  for module in (cifar100, imagenet, imagenet_subset):
+    monkeypatch.setattr(module, "load", lambda *_, **__: small)
   for name in "abcdefg":
     for i in range(15):
       data_files.save_image(tmp_path / f"DIR/train/{name}/{i}.png")
@@ -100,7 +101,8 @@ def test_commands_are_accepted(tmp_path, monkeypatch, shown):
   several = ("--coordinator", "--num_processes", "--process_id")
   name, *arguments = (part for part in shown if not part.startswith(several))
   arguments = [
-    part.replace("--workdir=DIR", "--workdir=out") for part in arguments
+    part.replace("--workdir=DIR", "--workdir=out").replace("NAME", "digits")
+    for part in arguments
   ]
   if name in ("report", "predict", "export"):
     outcome = command.call(name, *arguments, cwd=tmp_path)

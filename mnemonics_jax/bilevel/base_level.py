@@ -109,14 +109,12 @@ def hypergradient(
   Returns:
     The loss and its gradient in the shape of `exemplars.images`.
   """
-
-  def loss(images):
-    return meta_loss(
-      exemplars._replace(images=images), variables, batch, apply_fn=apply_fn,
-      config=config, key=key, active=active, inner_data=inner_data,
-    )  # fmt: skip
-
-  return jax.value_and_grad(loss)(jnp.asarray(exemplars.images))
+  config, batch = config.resolve(), as_data(batch)
+  check(exemplars, variables, batch, apply_fn, config, active, inner_data)
+  return jax.value_and_grad(_meta_loss)(
+    jnp.asarray(exemplars.images), exemplars, variables, batch, apply_fn,
+    config, key, active, inner_data,
+  )  # fmt: skip
 
 
 def meta_loss(
@@ -132,17 +130,24 @@ def meta_loss(
 ) -> Float[Array, ""]:
   """Validation loss L_c(Θ'(E); V) alone; the arguments are `hypergradient`'s.
 
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> config = BilevelConfig(inner_steps=1, inner_lr=1.0)
-  >>> loss = meta_loss(white, variables, white, apply_fn=apply_fn, config=config)
-  >>> round(float(loss), 4)  # log(1 + 1/e)
-  0.3133
+  >>> apply_fn = lambda variables, x: x[:, 0, 0]
+  >>> white = Exemplars(jnp.ones((1, 1, 1, 2)), jnp.array([0]))
+  >>> loss = meta_loss(white, {"params": {}}, white, apply_fn=apply_fn)
+  >>> round(float(loss), 4)  # log 2
+  0.6931
   """
-  config = config.resolve()
-  batch = as_data(batch)
+  config, batch = config.resolve(), as_data(batch)
   check(exemplars, variables, batch, apply_fn, config, active, inner_data)
+  return _meta_loss(
+    exemplars.images, exemplars, variables, batch, apply_fn, config, key, active,
+    inner_data,
+  )  # fmt: skip
+
+
+def _meta_loss(
+  images, exemplars, variables, batch, apply_fn, config, key, active, inner_data
+):
+  exemplars = exemplars._replace(images=images)
   model = _model(variables, apply_fn, config)
   trained = _base_level(exemplars, model, key, active, inner_data, config)
   logits = model.forward(trained, model.inputs(batch))

@@ -93,9 +93,8 @@ def _find(root: Path, name: str) -> Path:
   raise DataError(
     "data_dir",
     f"`data_dir={root}` {state}",
-    f"make one: python -m mnemonics_jax.data.prepare --dataset={name}"
-    f" --source=DIR --data_dir={root} (DIR has the official archives, an unpacked"
-    " copy or that of TensorFlow Datasets)",
+    "make one of the official archives, an unpacked copy or that of TensorFlow"
+    " Datasets (python -m mnemonics_jax.data.prepare)",
   )
 
 

@@ -137,7 +137,8 @@ def _ask(worker, rows, draws: Draws | None, pixels: np.ndarray) -> None:
       "see what it has said, or choose fewer `workers` if memory was short",
     ) from error
   if answer:
-    raise DataError(*answer["error"])
+    field, problem, fix = answer["error"]
+    raise DataError(field, problem, fix)
   if worker.stdout.readinto(pixels.data.cast("B")) < pixels.nbytes:
     raise EOFError("a process that reads images has ended")
 

@@ -8,7 +8,7 @@
 >>> images.shape, labels
 ((2, 8, 8, 3), array([0, 0], dtype=int32))
 >>> store.codes.sizes.tolist()  # Bytes of each image.
-[7, 7]
+[5, 5]
 """
 
 from mnemonics_jax.memory.codecs import (

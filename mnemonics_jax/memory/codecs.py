@@ -133,7 +133,7 @@ class Jpeg:
 
   >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
   >>> int(Jpeg(75).encode(images).sizes[0])  # One grey block, and its end.
-  7
+  5
   >>> round_trip(Jpeg(75), images)[0, 0, 0].tolist()
   [200, 200, 200]
 
@@ -194,7 +194,7 @@ class WebP:
   """Lossy WebP; all codes share what names the format.
 
   >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
-  >>> abs(round_trip(WebP(75), images).astype(int) - 200).max() < 4
+  >>> bool(abs(round_trip(WebP(75), images).astype(int) - 200).max() < 4)
   True
 
   Attributes:

@@ -150,7 +150,7 @@ class WorkdirError(UserError):
   >>> write_results("finished_run", {"title": "digits"})
   >>> read_results("finished_run")
   Traceback (most recent call last):
-  mnemonics_jax.runs.layout.WorkdirError: finished_run/results.json is damaged (lacks dataset); remove it and repeat the command of the run, which writes it again.
+  mnemonics_jax.runs.layout.DamagedFile: finished_run/results.json is damaged (lacks dataset); remove it and repeat the command of the run, which writes it again.
   """
 
 

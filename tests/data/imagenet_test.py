@@ -40,4 +40,4 @@ def test_a_directory_without_imagenet_names_the_command(tmp_path):
     with pytest.raises(data.DataError) as caught:
       data.load("imagenet_subset", root)
     assert state in caught.value.problem
-    assert "data.prepare --dataset=imagenet_subset" in caught.value.fix
+    assert "mnemonics_jax.data.prepare" in caught.value.fix

@@ -18,7 +18,6 @@ SHOWN = {
   "`workdir=a=b=c`, `fresh`": "--workdir=a=b=c, --fresh",
   "`workdir=two\nlines`": "--workdir=two\nlines",
   "`phases=`": "--phases=",
-  "the setting `network=resnet8`": "the setting --net=resnet8",
   "`data_dir=/x` has": "--data_dir=/x has",
   # What is no flag stays as it is.
   "`inner_lr` and `inner_lr=3`": "`inner_lr` and `inner_lr=3`",

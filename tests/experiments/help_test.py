@@ -38,6 +38,7 @@ FLAGS = {
   "report": {"output"},
   "predict": {"top", "csv", "confusion", "seed", "phase"},
   "export": {"to", "seed", "phase"},
+  "publish": set(),
   "extend": {"data", "workdir", "phases", "val_fraction", "checkpoint_every"},
   "cache": {"clear"},
 }
@@ -52,6 +53,7 @@ OTHERS = {
   "report": {"method", "workdir", "devices"},
   "predict": {"method", "workdir", "to"},
   "export": {"method", "workdir", "top"},
+  "publish": {"method", "workdir", "to"},
   "extend": {"method", "epochs", "coordinator", "seed", "to"},
   "cache": {"method", "workdir", "devices"},
 }

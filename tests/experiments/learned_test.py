@@ -31,5 +31,5 @@ def test_flags_choose_seed_and_phase(monkeypatch):
   learned.load(Path("run"))
   with flagsaver.as_parsed(seed="3", phase="0"):
     learned.load(Path("run"))
-  none = {"seed": None, "phase": None}
-  assert asked == [none, {"seed": 3, "phase": 0}]
+  none = {"network": None, "seed": None, "phase": None}
+  assert asked == [none, none | {"seed": 3, "phase": 0}]

@@ -66,6 +66,7 @@ def test_settings_become_a_call_of_the_library(library):
       ("dataset tiny (paper: CIFAR-100 and ImageNet)",),
     ),
     "tensorboard": False,
+    "base_model": None,
   }
 
 

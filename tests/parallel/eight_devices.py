@@ -205,7 +205,7 @@ def _learn(scope, batch_size):
   inputs = data.images
   if scope == "head":
     inputs, _ = extract(CONFIG.model, CONFIG.method, variables, inputs)
-  images, history = meta_loop.learn(
+  images, history, _ = meta_loop.learn(
     first,
     jax.random.key(2),
     data.images[:9],
