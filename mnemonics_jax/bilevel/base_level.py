@@ -111,10 +111,9 @@ def hypergradient(
   """
   config, batch = config.resolve(), as_data(batch)
   check(exemplars, variables, batch, apply_fn, config, active, inner_data)
-  return jax.value_and_grad(_meta_loss)(
-    jnp.asarray(exemplars.images), exemplars, variables, batch, apply_fn,
-    config, key, active, inner_data,
-  )  # fmt: skip
+  rest = variables, batch, apply_fn, config, key, active, inner_data
+  images = jnp.asarray(exemplars.images)
+  return jax.value_and_grad(_meta_loss)(images, exemplars, *rest)
 
 
 def meta_loss(
@@ -138,10 +137,8 @@ def meta_loss(
   """
   config, batch = config.resolve(), as_data(batch)
   check(exemplars, variables, batch, apply_fn, config, active, inner_data)
-  return _meta_loss(
-    exemplars.images, exemplars, variables, batch, apply_fn, config, key, active,
-    inner_data,
-  )  # fmt: skip
+  rest = variables, batch, apply_fn, config, key, active, inner_data
+  return _meta_loss(exemplars.images, exemplars, *rest)
 
 
 def _meta_loss(

@@ -94,12 +94,13 @@ def grown(state: PhaseState, begin: PhaseState) -> PhaseState:
       the rows of a shorter one.
   """
   memory, fresh = state.memory, begin.memory
+  more = len(fresh.counts) - len(memory.counts)
+  if memory.codec == fresh.codec and not more:
+    return state
   if memory.codec != fresh.codec:
     memory = memory_lib.store(fresh, *memory_lib.flat(memory))
-  if len(memory.counts) < len(fresh.counts):
-    more = len(fresh.counts) - len(memory.counts)
-    counts = np.pad(memory.counts, (0, more))
-    memory = dataclasses.replace(memory, counts=counts)
+  counts = np.pad(memory.counts, (0, len(fresh.counts) - len(memory.counts)))
+  memory = dataclasses.replace(memory, counts=counts)
   variables = jax.tree.map(_longer, state.variables, begin.variables)
   return state._replace(variables=variables, memory=memory)
 

@@ -81,7 +81,7 @@ def test_it_is_found_by_what_decides_its_numbers(home, tmp_path):
   [
     dict(seed=0),
     dict(base=dataclasses.replace(QUICK, learning_rate=0.01)),
-    dict(data=tiny.dataset(seed=3)),
+    dict(data=tiny.dataset(classes=4, seed=3)),
     dict(method=methods.LwF()),
   ],
 )
