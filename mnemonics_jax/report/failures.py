@@ -87,8 +87,8 @@ def advice(run: Run) -> str:
   last = {name: s["per_phase"][-1]["mean"] for name, s in summary.items()}
   if readout == "head" and last.get("nme", 0.0) > last["head"]:
     found.append(
-      "`method=icarl`, which compares with the means of exemplars: in this run "
-      f"they recognise {share(last['nme'])} of all classes"
+      "`method=icarl`, which compares with the means of exemplars: these have "
+      f"{share(last['nme'])} in this run"
     )
   return f"What may help: {'; or '.join(found or ['a larger `memory`'])}."
 

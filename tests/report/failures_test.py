@@ -132,7 +132,7 @@ def test_only_what_is_not_done_yet_is_advised(made):
   means.results["summary"]["nme"]["per_phase"][-1]["mean"] = 0.8
   assert report.warning(means).endswith(
     "What may help: `method=icarl`, which compares with the means of exemplars:"
-    " in this run they recognise 80.0\u00a0% of all classes."
+    " these have 80.0\u00a0% in this run."
   )
   means = report.warning(made(0.1, readout="nme", method="icarl"))
   assert means.endswith("What may help: a larger `memory`.")
