@@ -71,11 +71,13 @@ _LIBRARY = {
   "memory/store.py": (
     ("memory/store_test.py",),
     [
-      ("images[labels == label] for", "images[: len(labels)] for"),
-      ("memory.counts > allowance", "memory.counts > allowance + 1"),
-      ("    grid[label] = 0", "    pass"),
-      ("int(memory.counts.sum()) * int", "memory.counts.size * int"),
-      ("  grid[filled] = images", "  grid[filled] = images[::-1]"),
+      ("memory.codec.encode(images[order])", "memory.codec.encode(images)"),
+      ("[new if count else memory for count", "[new for count"),
+      ("len(rows) <= allowance", "len(rows) <= allowance + 1"),
+      ("sizes[rows].sum() <= bytes_allowance", "sizes[rows].max() <= bytes_allowance"),
+      ("first[: apart(number)]", "first[:0]"),
+      ("rng.permutation(others)", "others"),
+      ("if memory.counts.any() else 0", "if False else 0"),
     ],
   ),
   "memory/policy.py": (
