@@ -240,10 +240,44 @@ _LIBRARY = {
   "phase/epochs.py": (
     ("phase/epochs_test.py",),
     [
-      ("order[at % pool.count]", "order[at % (pool.count - 1)]"),
+      ("at = i - block.first", "at = i"),
       ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
       ("task.augment(jax.random.fold_in(key, i), images)", "task.augment(key, images)"),
-      ("rate = schedule.rate(now.epoch)", "rate = schedule.rate(0)"),
+      ("np.array(schedule.rate(now.epoch)", "np.array(schedule.rate(0)"),
+    ],
+  ),
+  "phase/pool.py": (
+    ("phase/feed_test.py", "phase/epochs_test.py"),
+    [
+      ("order[at % pool.count]", "order[at % (pool.count - 1)]"),
+      ("range(step, total, steps)", "range(0, total, steps)"),
+      ("      step = 0", "      pass"),
+    ],
+  ),
+  "phase/feed.py": (
+    ("phase/feed_test.py",),
+    [
+      ("first * size, stop * size) % self.draws", "first * size, stop * size) % self.capacity"),
+      ("      step = 0", "      pass"),
+      ("self.images, rows, seed, part.epoch", "self.images, rows, seed, 0"),
+      ("np.full((steps, size), -1)", "np.zeros((steps, size), int)"),
+      ("/ mesh.device_count()", "* 2"),
+      ('return stream == "always"', "return True"),
+    ],
+  ),
+  "parallel/ahead.py": (
+    ("parallel/ahead_test.py",),
+    [
+      ("len(waiting) > ahead", "waiting"),
+      ("while waiting:\n      yield waiting.popleft()", "while waiting:\n      yield waiting.pop()"),
+      ("thread.shutdown(cancel_futures=True)", "thread.shutdown(wait=False)"),
+    ],
+  ),
+  "data/reading.py": (
+    ("data/folder_test.py",),
+    [
+      ("join_checksums(self.checksums[rows]", "join_checksums(self.checksums"),
+      ("!= self.checksums[row]", "== -1"),
     ],
   ),
   "phase/train.py": (
@@ -253,9 +287,9 @@ _LIBRARY = {
       ("    schedule=config.balance,", "    schedule=config.train,"),
       ("method.trainable_rows(classes) if phase.incremental else classes.seen", "classes.seen"),
       (
-        "pool = make_pool(*_trainable(phase, memory), config.sizes.pool)",
-        "pool = make_pool(*(a[_trainable(phase, memory)[1] >= phase.classes_old]"
-        " for a in _trainable(phase, memory)), config.sizes.pool)",
+        "make_feed(*_trainable(phase, memory), config.sizes.pool, config.stream)",
+        "make_feed(*(a[_trainable(phase, memory)[1] >= phase.classes_old]"
+        " for a in _trainable(phase, memory)), config.sizes.pool, config.stream)",
       ),
       ("variables = transfer.fold(variables)", "pass"),
       ("    teacher = variables", "    teacher = None"),
