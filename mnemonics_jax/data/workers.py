@@ -3,24 +3,26 @@
 Pillow decodes without the interpreter lock, but each image needs it for a tenth
 of a millisecond: threads alone would feed a GPU, not a TPU host. A worker is a
 plain `python -m mnemonics_jax.data.workers` which is asked through a pipe and
-answers through another, straight into the array that was asked for. It imports
-no JAX, does not run the script that started it again, needs no shared memory
-(containers have little), ends when the pipe does, and has no state that matters:
-which worker gets which image changes nothing.
+leaves pixels in memory that both see: an unnamed file, for which containers need
+no larger /dev/shm and of which nothing can be left behind. It imports no JAX, does
+not run the script that started it again, ends when the pipe does, and has no state
+that matters: which worker gets which image changes nothing.
 """
 
 from concurrent.futures import ThreadPoolExecutor
 import contextlib
 import functools
 import json
+import mmap
 import os
 from pathlib import Path
 import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from typing import BinaryIO
+from typing import IO, BinaryIO, NamedTuple
 import warnings
 import weakref
 
@@ -59,7 +61,7 @@ class Pool:
       drawn = draws and draws._replace(rows=draws.rows[these])
       worker = idle.get()
       try:
-        _ask(worker, rows[these], drawn, pixels[these])
+        pixels[these] = _ask(worker, rows[these], drawn)
       finally:
         idle.put(worker)
 
@@ -80,36 +82,62 @@ class Pool:
     return threads, idle
 
 
-def _start(shards: Shards) -> subprocess.Popen:
+class _Worker(NamedTuple):
+  """A process, and where it leaves the images of a request."""
+
+  process: subprocess.Popen
+  pixels: Pixels
+
+
+def _start(shards: Shards) -> _Worker:
   # The same package, wherever this process has found it.
   package = str(Path(__file__).parents[2])
   paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-  worker = subprocess.Popen(
-    [sys.executable, "-m", "mnemonics_jax.data.workers"],
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-  )
-  _send(
-    worker.stdin,
-    {
-      "directory": str(shards.directory.absolute()),
-      "files": shards.files,
-      "size": shards.size,
-      "decoder": shards.decoder,
-    },
-  )
-  return worker
+  with _unnamed_file(_AT_ONCE * shards.size**2 * 3) as file:
+    process = subprocess.Popen(
+      [sys.executable, "-m", "mnemonics_jax.data.workers"],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      pass_fds=[file.fileno()],
+      env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    _send(
+      process.stdin,
+      {
+        "directory": str(shards.directory.absolute()),
+        "files": shards.files,
+        "size": shards.size,
+        "decoder": shards.decoder,
+        "pixels": file.fileno(),
+      },
+    )
+    return _Worker(process, _pixels_in(file.fileno(), shards.size))
 
 
-def _stop(threads: ThreadPoolExecutor, started: list[subprocess.Popen]) -> None:
+def _unnamed_file(size: int) -> IO[bytes]:
+  """In memory where the system has such files."""
+  if hasattr(os, "memfd_create"):
+    file = os.fdopen(os.memfd_create("images"), "w+b")
+  else:
+    file = tempfile.TemporaryFile()  # noqa: SIM115
+  file.truncate(size)
+  return file
+
+
+def _pixels_in(descriptor: int, size: int) -> Pixels:
+  """The images of a request, as long as the array lives."""
+  memory = mmap.mmap(descriptor, _AT_ONCE * size**2 * 3)
+  return np.frombuffer(memory, np.uint8).reshape(_AT_ONCE, size, size, 3)
+
+
+def _stop(threads: ThreadPoolExecutor, started: list[_Worker]) -> None:
   threads.shutdown(cancel_futures=True)
-  for worker in started:
+  for process, _ in started:
     with contextlib.suppress(BrokenPipeError):  # It has been killed.
-      worker.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
-  for worker in started:
-    worker.stdout.close()  # pyright: ignore[reportOptionalMemberAccess]
-    worker.wait()
+      process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
+  for process, _ in started:
+    process.stdout.close()  # pyright: ignore[reportOptionalMemberAccess]
+    process.wait()
 
 
 def _send(pipe, message: dict, *arrays: np.ndarray) -> None:
@@ -119,28 +147,28 @@ def _send(pipe, message: dict, *arrays: np.ndarray) -> None:
   pipe.flush()
 
 
-def _ask(worker, rows, draws: Draws | None, pixels: np.ndarray) -> None:
-  """Fills `pixels` with what a worker answers."""
+def _ask(worker: _Worker, rows: Table, draws: Draws | None) -> Pixels:
+  """The views that a worker makes, until it is asked again."""
+  process, pixels = worker
   message, arrays = {"count": len(rows)}, [rows]
   if draws is not None:
     message |= {"seed": draws.seed, "epoch": draws.epoch}
     arrays.append(draws.rows.astype(np.int64))
   try:
-    _send(worker.stdin, message, *arrays)
-    answer = json.loads(worker.stdout.readline() or "null")
+    _send(process.stdin, message, *arrays)
+    answer = json.loads(process.stdout.readline() or "null")  # pyright: ignore[reportOptionalMemberAccess]
     if answer is None:
       raise EOFError
   except (OSError, EOFError) as error:
     raise DataError(
       "workers",
-      f"A process that reads images has ended (exit code {worker.wait()})",
+      f"A process that reads images has ended (exit code {process.wait()})",
       "see what it has said, or choose fewer `workers` if memory was short",
     ) from error
   if answer:
     field, problem, fix = answer["error"]
     raise DataError(field, problem, fix)
-  if worker.stdout.readinto(pixels.data.cast("B")) < pixels.nbytes:
-    raise EOFError("a process that reads images has ended")
+  return pixels[: len(rows)]
 
 
 def main(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -157,6 +185,7 @@ def main(requests: BinaryIO, answers: BinaryIO) -> None:
     setup["size"],
     setup["decoder"],
   )
+  pixels = _pixels_in(setup["pixels"], shards.size)
   while line := requests.readline():
     message = json.loads(line)
     rows = _receive(requests, message["count"], imagenet_files.ROW)
@@ -165,11 +194,11 @@ def main(requests: BinaryIO, answers: BinaryIO) -> None:
       drawn = _receive(requests, message["count"], np.dtype(np.int64))
       draws = Draws(message["seed"], message["epoch"], drawn)
     try:
-      pixels = shards.views(rows, draws)
+      pixels[: len(rows)] = shards.views(rows, draws)
     except DataError as error:
       _send(answers, {"error": [error.field, error.problem, error.fix]})
     else:
-      _send(answers, {}, pixels)
+      _send(answers, {})
 
 
 def _receive(pipe, count, dtype):
