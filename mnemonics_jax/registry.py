@@ -70,6 +70,7 @@ AUGMENTATIONS = {
 EXEMPLARS = {
   "random": "chosen among the images of a class at random",
   "herding": "chosen so that their mean feature is that of the class",
+  "selected": "chosen among the images by a score that bilevel optimisation learns",
   "mnemonics": "learned by bilevel optimisation",
 }
 # What learned exemplars begin with: those that are chosen.
@@ -79,6 +80,12 @@ CODECS = {
   "raw": "as they are",
   "jpeg": "coded with Pillow, colours at full resolution",
   "webp": "coded with Pillow; only for exemplars that are chosen",
+}
+
+REHEARSALS = {
+  "once": "each exemplar once an epoch, like a new image",
+  "balanced": "a class of exemplars as often as a new class",
+  "K": "an exemplar K times as often as a new image, such as 4",
 }
 
 VALIDATIONS = {

@@ -13,6 +13,7 @@ from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
+from mnemonics_jax.phase import rehearsal
 from mnemonics_jax.phase.level import Level
 from mnemonics_jax.phase.schedule import Schedule
 from mnemonics_jax.phase.sizes import OpenShape, Sizes, derive
@@ -39,8 +40,10 @@ class Config:
     memory: how much may be kept of each class; if that is bytes, what
       `memory.fit` makes of it.
     codec: how exemplars are kept: as they are, or coded.
+    rehearsal: how often old exemplars are drawn, see `rehearsal.quotas`: `once`
+      (the paper), `balanced`, or a number of times.
     exemplars: how new exemplars are made: `random` and `herding` choose among
-      the images, `mnemonics` learns them.
+      the images, `selected` learns which to choose, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
     validate_on: what validates new exemplars while they are learned: `new` is
       D_i alone (Eq. 7 and 9 of Liu et al. 2020), `all` adds the old exemplars.
@@ -49,6 +52,10 @@ class Config:
     adjust_parts: into how many parts they are dealt for it; each part is
       validated by the others.
     bilevel: how exemplars are learned and adjusted.
+    drift: copies of the model that new exemplars are learned for beside it, each
+      after some epochs of an imitated next phase.
+    imitate: whether new exemplars are learned through the training of an imitated
+      next phase, with the method's own loss, on the whole network.
     augment_exemplars: whether exemplars are augmented while they are learned.
     exemplar_chunk: classes whose exemplars are learned at a time, None for all.
     transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
@@ -67,12 +74,15 @@ class Config:
   shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
   codec: Codec = Raw()
+  rehearsal: str = "once"
   exemplars: str = "herding"
   init_exemplars: str = "herding"
   validate_on: str = "all"
   adjust: bool = False
   adjust_parts: int = 2
   bilevel: BilevelConfig = BilevelConfig()
+  drift: int = 0
+  imitate: bool = False
   augment_exemplars: bool = True
   exemplar_chunk: int | None = None
   transfer: str = "none"
@@ -107,6 +117,14 @@ class Config:
         "give the network the stream's image_shape",
       )
     self.codec.check(self.shape.image_shape)
+    rehearsal.check(self.rehearsal)
+    if self.drift < 0 or (self.drift and self.imitate):
+      raise UserError(
+        "drift",
+        f"`drift={self.drift}` cannot be used"
+        + (" with `imitate`" if self.imitate else ""),
+        "use 1 or more, or leave it out",
+      )
     if (self.learned or self.adjust) and isinstance(self.codec, WebP):
       raise UserError(
         "codec",
@@ -169,12 +187,16 @@ class Config:
   @property
   def chosen(self) -> str:
     """How exemplars are chosen among the images, before any learning."""
+    if self.exemplars == "selected":
+      return "herding"  # Its candidates.
     return self.init_exemplars if self.learned else self.exemplars
 
   @property
   def learned_on_features(self) -> bool:
     """Whether new exemplars are learned from features of the new images."""
-    return self.learned and self.level.config.on_features
+    on_features = self.level.config.on_features and not self.imitate
+    # Each of several models has features of its own.
+    return self.learned and on_features and not self.drift
 
 
 CHOICES = {

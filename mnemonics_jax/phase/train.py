@@ -9,7 +9,7 @@ from mnemonics_jax.data import images
 from mnemonics_jax.memory import Memory
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import NoAugmentation
-from mnemonics_jax.phase import epochs, holdout, sgd
+from mnemonics_jax.phase import epochs, holdout, rehearsal, sgd
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import class_means, extract
 from mnemonics_jax.phase.feed import make_feed
@@ -33,18 +33,21 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
   """
   config, classes = phase.config, phase.classes
   model, method = config.model, config.method
-  variables, teacher, scope = phase.state.variables, None, "all"
+  variables, teacher, scope = begin_model(phase), None, "all"
   if phase.incremental:
-    teacher = variables
-    means = functools.partial(_new_class_means, phase)
-    variables = method.begin_phase(variables, means, classes)
+    teacher = phase.state.variables
     if config.transfer != "none":
       backbone = variables["params"]["backbone"]
       identity = transfer.init(backbone, config.transfer)
       variables, scope = transfer.apply(variables, identity), "transfer"
   rows = method.trainable_rows(classes) if phase.incremental else classes.seen
   trained_on, labels = _trained_on(phase)
-  feed = make_feed(trained_on, labels, config.sizes.pool, config.stream)
+  quota = None
+  if phase.incremental:
+    quota = rehearsal.quotas(
+      config.rehearsal, labels, phase.classes_old, model.classes
+    )
+  feed = make_feed(trained_on, labels, config.sizes.pool, config.stream, quota)
   # Views that differ from epoch to epoch are augmented already.
   augment = NoAugmentation() if images.varies(trained_on) else config.augment
   task = sgd.Task(
@@ -66,6 +69,15 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
     if not sgd.finite(variables):
       raise FloatingPointError("Bias correction diverged.")
   return variables
+
+
+def begin_model(phase: Phase) -> Variables:
+  """Θ_{i-1}, prepared by the method for the new classes."""
+  variables = phase.state.variables
+  if not phase.incremental:
+    return variables
+  means = functools.partial(_new_class_means, phase)
+  return phase.config.method.begin_phase(variables, means, phase.classes)
 
 
 def _trained_on(phase):

@@ -41,6 +41,9 @@ COMMON = {
   "recipe": ["short", "", "tuned,paper", "paper --exemplars=random"],
   "scope": ["none", "", "body", "all --exemplars=herding --noadjust"],
   "max_change": ["-1", "256", "1.5", "many", "2 --exemplars=random"],
+  "frequencies": ["0", "16", "-1", "low", "3 --exemplars=herding"],
+  "drift": ["-1", "some", "1.5", "2 --imitate", "2 --exemplars=herding"],
+  "imitate": ["maybe", "2", "", "true --exemplars=herding"],
   "meta_epochs": ["0", "-1", "1e3", "9999999", "3 --exemplars=herding"],
   "augment_exemplars": ["maybe", "2", "", "true --exemplars=random"],
   "memory": [
@@ -51,6 +54,7 @@ COMMON = {
     "per_class:2 --adjust --adjust_parts=3", "per_class_bytes:0",
     "per_class_bytes:", "total_bytes:-1", "per_class_bytes:9",
   ],
+  "rehearsal": ["twice", "", "0", "-1", "1.5", "balanced --method=joint"],
   "codec": ["png", "", "jpeg:0", "jpeg:101", "raw:5", "webp --exemplars=mnemonics"],
   "transfer": ["in", "", "in_out,out", "out --method=joint"],
   "finetune": ["body", "", "head,all", "head --method=joint"],
