@@ -4,7 +4,6 @@ Inside, everything is `Exemplars` (images, labels, mask) or `Features`.
 """
 
 import itertools
-import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -115,7 +114,7 @@ def split_parts(exemplars, parts):
   labels = np.asarray(exemplars.labels)
   mask = exemplars.mask
   rows = np.arange(len(labels)) if mask is None else np.flatnonzero(mask)
-  if not isinstance(parts, numbers.Integral) or not 2 <= parts <= len(rows):
+  if parts != int(parts) or not 2 <= parts <= len(rows):
     raise ValueError(
       f"parts={parts} of {len(rows)} exemplars: it must be a whole number, each "
       "part needs an exemplar, and one other part to be validated by."

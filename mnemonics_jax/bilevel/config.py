@@ -129,7 +129,7 @@ class BilevelConfig:
           f"choose one of {', '.join(choices)}",
         )
     for name, least in _LEAST.items():
-      value = getattr(self, name)
+      value: Any = getattr(self, name)
       if value is None:
         continue
       if name in _COUNTS and not isinstance(value, numbers.Integral):

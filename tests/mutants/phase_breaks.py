@@ -1,0 +1,143 @@
+"""Lines of a phase that are made wrong, see `breaks`."""
+
+PHASE = {
+  "phase/schedule.py": (
+    ("phase/schedule_test.py",),
+    [
+      ("epoch >= milestone", "epoch > milestone"),
+      ("math.ceil(images / self.batch_size)", "images // self.batch_size"),
+    ],
+  ),
+  "phase/scope.py": (
+    ("phase/scope_test.py", "phase/sgd_test.py"),
+    [
+      ('x - 1 if path[-1].key == "scale" else x', "x"),
+      ("leaf, 0)", "leaf, leaf)"),
+      ('if name != "kernel"', "if True"),
+    ],
+  ),
+  "phase/holdout.py": (
+    ("phase/holdout_test.py",),
+    [
+      ("max(1, round(fraction * count))", "round(fraction * count)"),
+      ("held[rows[: share(", "held[rows[1 : 1 + share("),
+    ],
+  ),
+  "phase/evaluate.py": (
+    ("phase/evaluate_test.py",),
+    [
+      ("np.argmax(logits[:, :seen], -1)", "np.argmax(logits, -1)"),
+      ("np.add.at(sums, labels, normalize(features))", "np.add.at(sums, labels, features)"),
+      ("normalize(features) @ means.T", "normalize(features) @ means[::-1].T"),
+      ("labels * seen + predictions", "predictions * seen + labels"),
+      (
+        'before if config.finetune == "head" else None',
+        "before",
+        ("phase/evaluate_test.py", "phase/run_test.py"),
+      ),
+    ],
+  ),
+  "phase/exemplars.py": (
+    ("phase/exemplars_test.py",),
+    [
+      ("data.labels >= phase.classes_old", "data.labels >= 0"),
+      ("[chosen.inputs, old]", "[old, chosen.inputs]"),
+    ],
+  ),
+  "phase/context.py": (
+    ("phase/context_test.py", "phase/run_test.py"),
+    [
+      ("allowance(self.classes_seen)", "allowance(max(self.classes_old, 1))"),
+      ("seen & ~old", "seen"),
+    ],
+  ),
+  "phase/sgd.py": (
+    ("phase/sgd_test.py",),
+    [
+      ("optax.trace(schedule.momentum)", "optax.trace(0.0)"),
+      ("schedule.weight_decay)", "0.0)"),
+      ("updates = hold_rows(updates, task.rows)", "pass"),
+      (
+        "teacher = forward(model, method, task.teacher, images)[0]",
+        "teacher = model.apply(task.teacher, images)[0]",
+        ("phase/sgd_test.py", "phase/train_test.py"),
+      ),
+      ('train=task.scope != "head"', "train=True", ("phase/epochs_test.py",)),
+    ],
+  ),
+  "phase/epochs.py": (
+    ("phase/epochs_test.py",),
+    [
+      ("at = i - block.first", "at = i"),
+      ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
+      ("task.augment(jax.random.fold_in(key, i), images)", "task.augment(key, images)"),
+      ("np.array(schedule.rate(now.epoch)", "np.array(schedule.rate(0)"),
+    ],
+  ),
+  "phase/pool.py": (
+    ("phase/feed_test.py", "phase/epochs_test.py"),
+    [
+      ("order[at % pool.count]", "order[at % (pool.count - 1)]"),
+      ("range(step, total, steps)", "range(0, total, steps)"),
+      ("      step = 0", "      pass"),
+    ],
+  ),
+  "phase/feed.py": (
+    ("phase/feed_test.py",),
+    [
+      ("first * size, stop * size) % self.draws", "first * size, stop * size) % self.capacity"),
+      ("      step = 0", "      pass"),
+      ("self.images, rows, seed, part.epoch", "self.images, rows, seed, 0"),
+      ("np.full((steps, size), -1)", "np.zeros((steps, size), int)"),
+      ("/ mesh.device_count()", "* 2"),
+      ('return stream == "always"', "return True"),
+    ],
+  ),
+  "parallel/ahead.py": (
+    ("parallel/ahead_test.py",),
+    [
+      ("len(waiting) > ahead", "waiting"),
+      ("while waiting:\n      yield waiting.popleft()", "while waiting:\n      yield waiting.pop()"),
+      ("thread.shutdown(cancel_futures=True)", "thread.shutdown(wait=False)"),
+    ],
+  ),
+  "data/reading.py": (
+    ("data/folder_test.py",),
+    [
+      ("join_checksums(self.checksums[rows]", "join_checksums(self.checksums"),
+      ("!= self.checksums[row]", "== -1"),
+    ],
+  ),
+  "phase/train.py": (
+    ("phase/train_test.py",),
+    [
+      ("config.train if phase.classes_old else config.base", "config.base"),
+      ("    schedule=config.balance,", "    schedule=config.train,"),
+      ("method.trainable_rows(classes) if phase.incremental else classes.seen", "classes.seen"),
+      (
+        "make_feed(*_trainable(phase, memory), config.sizes.pool, config.stream)",
+        "make_feed(*(a[_trainable(phase, memory)[1] >= phase.classes_old]"
+        " for a in _trainable(phase, memory)), config.sizes.pool, config.stream)",
+      ),
+      ("variables = transfer.fold(variables)", "pass"),
+      ("    teacher = variables", "    teacher = None"),
+    ],
+  ),
+  "phase/run.py": (
+    ("phase/run_test.py",),
+    [
+      ('"final": final.confusion', '"final": trained.confusion'),
+      ('memory_lib.replace(memory, changes["adjust"].after)', "memory"),
+      ('    images = changes["exemplars"].after', "    pass"),
+      ("variables, memory, state.key, state.phase + 1", "variables, state.memory, state.key, state.phase + 1"),
+    ],
+  ),
+  "phase/keys.py": (
+    ("phase/keys_test.py",),
+    [("jax.random.fold_in(root, phase)", "root")],
+  ),
+  "phase/level.py": (
+    ("phase/level_test.py",),
+    [("_SIGMA = 10.0", "_SIGMA = 1.0")],
+  ),
+}  # fmt: skip
