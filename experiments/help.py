@@ -36,6 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "exemplars",
     "memory",
     "codec",
+    "rehearsal",
     "init_exemplars",
     "adjust",
     "adjust_parts",

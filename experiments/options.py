@@ -100,6 +100,12 @@ flags.DEFINE_string(
   f"How exemplars are kept. {registry.choices(registry.CODECS)}. A quality from 1"
   " to 100 follows, as in jpeg:75. Images are decoded once a phase.",
 )
+flags.DEFINE_string(
+  "rehearsal",
+  None,
+  f"How often old exemplars are drawn. {registry.choices(registry.REHEARSALS)}. An"
+  " epoch has as many steps as with once, so that new images come less often.",
+)
 flags.DEFINE_enum(
   "transfer",
   None,

@@ -37,6 +37,7 @@ class Settings:
   meta_epochs: int | None = None
   memory: str = "per_class:20"
   codec: str = "raw"
+  rehearsal: str = "once"
   transfer: str = "none"
   finetune: str = "none"
   distill: bool = True
@@ -184,7 +185,7 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
 
 
 # What joint training leaves out.
-_STAGES = ("adjust", "finetune", "transfer", "reference_code")
+_STAGES = ("adjust", "finetune", "transfer", "reference_code", "rehearsal")
 # Settings that only matter when exemplars are learned, or with a fine-tune.
 _LEARNING = (
   "augment_exemplars",
@@ -198,7 +199,7 @@ _FINETUNING = ("finetune_epochs", "finetune_learning_rate")
 
 
 def _off(settings, name):
-  return getattr(settings, name) in (False, "none")
+  return getattr(settings, name) in (False, "none", "once")
 
 
 def without_effect(settings: Settings) -> dict[str, str]:
@@ -297,6 +298,7 @@ def build(
     stream.shape,
     memory=memory.fit(memory.parse(settings.memory), codec, stream[0].images),
     codec=codec,
+    rehearsal=settings.rehearsal,
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,
     validate_on=settings.validated_on,

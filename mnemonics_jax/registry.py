@@ -81,6 +81,12 @@ CODECS = {
   "webp": "coded with Pillow; only for exemplars that are chosen",
 }
 
+REHEARSALS = {
+  "once": "each exemplar once an epoch, like a new image",
+  "balanced": "a class of exemplars as often as a new class",
+  "K": "an exemplar K times as often as a new image, such as 4",
+}
+
 VALIDATIONS = {
   "new": "the new data alone, as in Eq. 7 and 9 of the paper",
   "all": "the new data and the old exemplars",

@@ -33,7 +33,7 @@ class Draws(NamedTuple):
   Attributes:
     seed: of the training.
     epoch: number of the epoch.
-    rows: where the images are in what is trained on.
+    rows: where the images are in what is trained on, or other numbers of theirs.
   """
 
   seed: int
@@ -137,7 +137,9 @@ def read(images: Images, rows) -> Pixels:
   return np.asarray(images[rows])
 
 
-def training_view(images: Images, rows, seed: int, epoch: int) -> Pixels:
+def training_view(
+  images: Images, rows, seed: int, epoch: int, numbers=None
+) -> Pixels:
   """Pixels of some rows, as an epoch of training sees them.
 
   >>> images = np.ones((4, 2, 2, 3), np.uint8)
@@ -146,14 +148,17 @@ def training_view(images: Images, rows, seed: int, epoch: int) -> Pixels:
 
   Args:
     images: all that is trained on.
-    rows: numbers of rows of `images`; these decide what is drawn.
+    rows: numbers of rows of `images`.
     seed: of the training, at least 0.
     epoch: number of the epoch.
+    numbers: of the draws, which decide what is seen of a row; None are the rows'.
   """
   if isinstance(images, np.ndarray):
     return images[rows]
-  rows = np.asarray(rows)
-  return images.store.read(images.rows[rows], Draws(seed, epoch, rows))
+  numbers = np.asarray(rows if numbers is None else numbers)
+  return images.store.read(
+    images.rows[np.asarray(rows)], Draws(seed, epoch, numbers)
+  )
 
 
 def varies(images: Images) -> bool:

@@ -82,6 +82,7 @@ class Learner:
   bilevel: BilevelConfig | None = None
   augment_exemplars: bool | None = None
   exemplar_chunk: int | None = None
+  rehearsal: str | None = None
   transfer: str | None = None
   finetune: str | None = None
   base: Schedule | None = None

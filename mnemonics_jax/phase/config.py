@@ -13,6 +13,7 @@ from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
+from mnemonics_jax.phase import rehearsal
 from mnemonics_jax.phase.level import Level
 from mnemonics_jax.phase.schedule import Schedule
 from mnemonics_jax.phase.sizes import OpenShape, Sizes, derive
@@ -39,6 +40,8 @@ class Config:
     memory: how much may be kept of each class; if that is bytes, what
       `memory.fit` makes of it.
     codec: how exemplars are kept: as they are, or coded.
+    rehearsal: how often old exemplars are drawn, see `rehearsal.quotas`: `once`
+      (the paper), `balanced`, or a number of times.
     exemplars: how new exemplars are made: `random` and `herding` choose among
       the images, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
@@ -67,6 +70,7 @@ class Config:
   shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
   codec: Codec = Raw()
+  rehearsal: str = "once"
   exemplars: str = "herding"
   init_exemplars: str = "herding"
   validate_on: str = "all"
@@ -107,6 +111,7 @@ class Config:
         "give the network the stream's image_shape",
       )
     self.codec.check(self.shape.image_shape)
+    rehearsal.check(self.rehearsal)
     if (self.learned or self.adjust) and isinstance(self.codec, WebP):
       raise UserError(
         "codec",

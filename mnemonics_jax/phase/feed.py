@@ -63,7 +63,10 @@ class Feed(Protocol):
 
 
 class _Part(NamedTuple):
-  """Steps [first, stop) of an epoch, and the rows that they draw; -1 is none."""
+  """Steps [first, stop) of an epoch, and the rows that they draw; -1 is none.
+
+  A row that is drawn again has a number of its own, see `_numbered`.
+  """
 
   epoch: int
   first: int
@@ -88,11 +91,13 @@ class Streamed:
     images: all of them.
     labels: their classes.
     capacity: rows of the pool that would hold them.
+    quota: draws of each class in an epoch, None for every image once.
   """
 
   images: Images
   labels: Int[np.ndarray, " n"]
   capacity: int
+  quota: Int[np.ndarray, " classes"] | None = None
 
   @property
   def draws(self) -> int:
@@ -115,7 +120,8 @@ class Streamed:
     labels = np.pad(np.int32(self.labels), (0, padding))
     for number in range(epoch, schedule.epochs):
       key_now = jax.random.fold_in(key, number)
-      order = np.asarray(epoch_order(key_now, labels, self.draws))
+      order = np.asarray(epoch_order(key_now, labels, self.draws, self.quota))
+      order = _numbered(order[: self.draws], self.draws)
       for first in range(step, total, steps):
         stop = min(first + steps, total)
         rows = np.full((steps, size), -1)
@@ -125,10 +131,10 @@ class Streamed:
       step = 0
 
   def _read(self, seed, part):
-    view = lambda rows: images_lib.training_view(
-      self.images, rows, seed, part.epoch
+    view = lambda draws: images_lib.training_view(
+      self.images, draws % self.draws, seed, part.epoch, draws
     )
-    labels = np.where(part.rows >= 0, self.labels[part.rows], 0)
+    labels = np.where(part.rows >= 0, self.labels[part.rows % self.draws], 0)
     block = Block(
       mesh.put_batches(view, part.rows, self.images.shape[1:]),
       mesh.put_replicated(labels.astype(np.int32)),
@@ -137,11 +143,24 @@ class Streamed:
     return block, part.stop
 
 
+def _numbered(
+  order: Int[np.ndarray, " draws"], rows: int
+) -> Int[np.ndarray, " draws"]:
+  """A number for every draw: the row, and `rows` more for each time before."""
+  by_row = np.argsort(order, kind="stable")
+  same = order[by_row]
+  first = np.searchsorted(same, same)  # Where each row begins.
+  numbers = np.empty_like(order)
+  numbers[by_row] = same + rows * (np.arange(len(order)) - first)
+  return numbers
+
+
 def make_feed(
   images: Images,
   labels: Int[np.ndarray, " n"],
   capacity: int,
   stream: str = "auto",
+  quota: Int[np.ndarray, " classes"] | None = None,
 ) -> Feed:
   """A pool if a device has room for it, otherwise images that stream to it.
 
@@ -154,10 +173,11 @@ def make_feed(
     labels: their classes.
     capacity: images that this may be in another phase.
     stream: `always` and `never` decide it; `auto` looks at the sizes.
+    quota: draws of each class in an epoch, None for every image once.
   """
   if _streams(images, capacity, stream):
-    return Streamed(images, labels, capacity)
-  return make_pool(images, labels, capacity)
+    return Streamed(images, labels, capacity, quota)
+  return make_pool(images, labels, capacity, quota)
 
 
 def _streams(images, capacity, stream):

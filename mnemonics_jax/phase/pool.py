@@ -27,11 +27,13 @@ class Pool(NamedTuple):
     images: uint8 pixels; devices may ask for more rows than the capacity.
     labels: class of each image.
     count: how many of the rows are real.
+    quota: draws of each class in an epoch, None for every image once.
   """
 
   images: UInt8[Array, "rows h w c"]
   labels: Int[Array, " capacity"]
   count: Int[Array, ""]
+  quota: Int[Array, " classes"] | None = None
 
   @property
   def draws(self) -> int:
@@ -46,7 +48,7 @@ class Pool(NamedTuple):
     total = schedule.steps(self.draws)
     for number in range(epoch, schedule.epochs):
       key_now = jax.random.fold_in(key, number)
-      order = epoch_order(key_now, self.labels, self.count)
+      order = epoch_order(key_now, self.labels, self.count, self.quota)
       for first in range(step, total, steps):
         block = _copy(self, order, first, steps=steps, size=schedule.batch_size)
         yield block, min(first + steps, total)
@@ -64,7 +66,10 @@ def _copy(pool, order, first, *, steps, size):
 
 
 def make_pool(
-  images: Images, labels: Int[np.ndarray, " n"], capacity: int
+  images: Images,
+  labels: Int[np.ndarray, " n"],
+  capacity: int,
+  quota: Int[np.ndarray, " classes"] | None = None,
 ) -> Pool:
   """Moves images to the device once, padded to `capacity`.
 
@@ -80,4 +85,5 @@ def make_pool(
     mesh.put_sharded(images, mesh.round_up(capacity)),
     mesh.put_replicated(np.pad(np.int32(labels), (0, capacity - len(labels)))),
     jnp.int32(len(images)),
+    None if quota is None else mesh.put_replicated(quota),
   )

@@ -9,7 +9,7 @@ from mnemonics_jax.data import images
 from mnemonics_jax.memory import Memory
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import NoAugmentation
-from mnemonics_jax.phase import epochs, holdout, sgd
+from mnemonics_jax.phase import epochs, holdout, rehearsal, sgd
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import class_means, extract
 from mnemonics_jax.phase.feed import make_feed
@@ -44,7 +44,12 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
       variables, scope = transfer.apply(variables, identity), "transfer"
   rows = method.trainable_rows(classes) if phase.incremental else classes.seen
   trained_on, labels = _trained_on(phase)
-  feed = make_feed(trained_on, labels, config.sizes.pool, config.stream)
+  quota = None
+  if phase.incremental:
+    quota = rehearsal.quotas(
+      config.rehearsal, labels, phase.classes_old, model.classes
+    )
+  feed = make_feed(trained_on, labels, config.sizes.pool, config.stream, quota)
   # Views that differ from epoch to epoch are augmented already.
   augment = NoAugmentation() if images.varies(trained_on) else config.augment
   task = sgd.Task(

@@ -51,6 +51,7 @@ COMMON = {
     "per_class:2 --adjust --adjust_parts=3", "per_class_bytes:0",
     "per_class_bytes:", "total_bytes:-1", "per_class_bytes:9",
   ],
+  "rehearsal": ["twice", "", "0", "-1", "1.5", "balanced --method=joint"],
   "codec": ["png", "", "jpeg:0", "jpeg:101", "raw:5", "webp --exemplars=mnemonics"],
   "transfer": ["in", "", "in_out,out", "out --method=joint"],
   "finetune": ["body", "", "head,all", "head --method=joint"],

@@ -136,7 +136,9 @@ def test_every_setting_that_could_change_a_number_is_compared():
         other = words.get(field.name, 1)
       case _:
         other = "none" if value != "none" else "crop"
-        other = {"codec": "jpeg:75", "curve": "cosine"}.get(field.name, other)
+        other = {"codec": "jpeg:75", "curve": "cosine", "rehearsal": "4"}.get(
+          field.name, other
+        )
     changed = dataclasses.replace(PAPER, method="bic", **{field.name: other})
     if field.name in without_effect(changed):
       continue

@@ -158,6 +158,37 @@ def test_views_that_vary_follow_seed_epoch_and_row(monkeypatch):
     )
 
 
+QUOTA = np.array([9, 6, 3, 2], np.int32)
+
+
+def test_both_draw_classes_by_their_quota(two_steps):
+  key = jax.random.key(1)
+  feeds = (
+    make_feed(IMAGES, LABELS, 32, stream, QUOTA)
+    for stream in ("always", "never")
+  )
+  found = [list(feed.blocks(key, SCHEDULE)) for feed in feeds]
+  for (streamed, _), (pooled, _) in zip(*found, strict=True):
+    steps = min(2, 3 - int(streamed.first))
+    np.testing.assert_array_equal(
+      streamed.images[:steps], pooled.images[:steps]
+    )
+    np.testing.assert_array_equal(
+      streamed.labels[:steps], pooled.labels[:steps]
+    )
+  epoch = np.concatenate([block.labels for block, _ in found[1][:2]])
+  assert np.bincount(epoch.ravel()[:20]).tolist() == QUOTA.tolist()
+
+
+def test_an_image_that_is_drawn_again_is_seen_otherwise():
+  images = _stored(varies=True)
+  quota = np.array([20, 0, 0, 0], np.int32)
+  feed = Streamed(images, LABELS, 32, quota)
+  (first, _), *_ = feed.blocks(jax.random.key(1), SCHEDULE)
+  views = _rows(first.images[:2])  # 16 draws, of fewer images.
+  assert len(set(views)) > (LABELS == 0).sum()
+
+
 class _Broken(Resident):
   """Cannot read its last row."""
 

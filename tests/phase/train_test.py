@@ -97,6 +97,34 @@ def test_every_stage_has_its_own_schedule(monkeypatch):
   assert labels == sorted([0, 1, 2, 3] * 3)
 
 
+def test_old_exemplars_are_rehearsed_as_often_as_configured(monkeypatch):
+  """Three of each of three classes, and twelve new images: 21 draws."""
+  calls = _watch(monkeypatch)
+  config, stream = tiny.setup(
+    methods.LwF(), finetune="head", rehearsal="balanced",
+    base=SHORT, train=SHORT, balance=SHORT,
+  )  # fmt: skip
+  state = phase.begin_run(0, config)
+  for part in list(stream)[:2]:
+    state, _ = phase.run_phase(state, part, config)
+  quotas = [feed.quota for feed, _, _ in calls]
+  assert [quota is None for quota in quotas] == [True, True, False, True]
+  assert quotas[2].tolist() == [6, 5, 5, 5, 0, 0]
+
+
+def test_what_bic_holds_out_is_not_rehearsed(monkeypatch):
+  """Of three exemplars one: two are left, and eleven of twelve new images."""
+  second = _second_phase(methods.BiC(), rehearsal="2")
+  calls = _watch(monkeypatch)
+  train.train_model(second)
+  ((feed, _, _),) = calls
+  # 4, 4, 4 and 11 are 23; 17/23 of that is 2.96 and 8.13.
+  assert feed.quota.tolist() == [3, 3, 3, 8, 0, 0]
+  held = {image.tobytes() for image in train._held_out(second)[0]}
+  drawn = {image.tobytes() for image in np.asarray(feed.images[:17])}
+  assert not held & drawn
+
+
 def test_transfer_is_trained_alone_and_folded_in(monkeypatch):
   second = _second_phase(methods.LwF(), transfer="in_out")
   calls = _watch(monkeypatch)

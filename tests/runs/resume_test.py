@@ -12,6 +12,7 @@ from support import damage, interrupted, tiny
 
 from mnemonics_jax.data import DataError
 from mnemonics_jax.data.images import Resident
+from mnemonics_jax.memory import Jpeg
 from mnemonics_jax.phase import sgd
 from mnemonics_jax.runs import Stopped, checkpoint
 
@@ -37,6 +38,10 @@ WHOLE_NETWORK = dataclasses.replace(tiny.RECIPE, scope="all")
     pytest.param(
       dict(stream="always", store=Resident), id="streamed",
       marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      dict(rehearsal="balanced", method="bic", adjust=False, codec=Jpeg(90)),
+      id="rehearsal", marks=pytest.mark.slow,
     ),
   ],
 )  # fmt: skip
