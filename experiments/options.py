@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import flags
 
-from experiments import launch, presets
+from experiments import exemplar_flags, launch, presets
 from experiments.paper import BASELINE, STAGES
 from experiments.settings import Settings, check_effect
 from mnemonics_jax import registry
@@ -16,6 +16,7 @@ from mnemonics_jax.errors import UserError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(launch)
+flags.adopt_module_key_flags(exemplar_flags)
 
 # Methods and data.
 flags.DEFINE_enum(
@@ -30,62 +31,6 @@ flags.DEFINE_enum(
   None,
   list(registry.EXEMPLARS),
   f"Exemplars of a class. {registry.choices(registry.EXEMPLARS)}.",
-)
-flags.DEFINE_enum(
-  "init_exemplars",
-  None,
-  list(registry.INIT_EXEMPLARS),
-  "Start images of --exemplars=mnemonics.",
-)
-flags.DEFINE_enum(
-  "validate_on",
-  None,
-  list(registry.VALIDATIONS),
-  "What validates new exemplars of --exemplars=mnemonics."
-  f" {registry.choices(registry.VALIDATIONS)}. The default is new with"
-  " --recipe=paper and all with --recipe=tuned.",
-)
-flags.DEFINE_bool(
-  "adjust",
-  None,
-  "Adjust the old exemplars in every phase, one part validated by the others.",
-)
-flags.DEFINE_integer(
-  "adjust_parts",
-  None,
-  "Parts of the old exemplars for --adjust, the same number of images of every"
-  " class in each; the default is 2 halves, as in the paper.",
-)
-flags.DEFINE_enum(
-  "recipe",
-  None,
-  list(registry.RECIPES),
-  f"How exemplars are learned. {registry.choices(registry.RECIPES)}.",
-)
-flags.DEFINE_enum(
-  "scope",
-  None,
-  list(registry.SCOPES),
-  "What the base level trains on the exemplars; the default is the recipe's."
-  f" {registry.choices(registry.SCOPES)}.",
-)
-flags.DEFINE_integer(
-  "max_change",
-  None,
-  "Trust region of learned exemplars in grey levels: how far a pixel may move"
-  " from its start image, and again in each adjustment.",
-)
-flags.DEFINE_integer("meta_epochs", None, "Epochs of the exemplar level.")
-flags.DEFINE_bool(
-  "augment_exemplars",
-  None,
-  "Whether exemplars are augmented while they are learned.",
-)
-flags.DEFINE_integer(
-  "exemplar_chunk",
-  None,
-  "Classes whose exemplars are learned at a time, for devices whose memory does"
-  " not hold an unroll over all of them. The default is all.",
 )
 flags.DEFINE_string(
   "memory",

@@ -34,6 +34,9 @@ class Settings:
   recipe: str = "tuned"
   scope: str | None = None
   max_change: int | None = None
+  frequencies: int | None = None
+  drift: int = 0
+  imitate: bool = False
   meta_epochs: int | None = None
   memory: str = "per_class:20"
   codec: str = "raw"
@@ -120,6 +123,8 @@ _RANGES = {
   "exemplar_chunk": (1, 10**6),
   "adjust_parts": (2, 10**6),
   "max_change": (0, 255),
+  "frequencies": (1, 15),
+  "drift": (0, 100),
   "order_seed": (0, 2**32 - 1),
   "seeds": (0, 2**32 - 1),
 }
@@ -191,6 +196,7 @@ _LEARNING = (
   "augment_exemplars",
   "exemplar_chunk",
   "max_change",
+  "frequencies",
   "meta_epochs",
   "recipe",
   "scope",
@@ -213,9 +219,13 @@ def without_effect(settings: Settings) -> dict[str, str]:
   if is_joint:
     found |= dict.fromkeys(_STAGES, joint)
   if not (learned or adjusted):
-    found |= dict.fromkeys(_LEARNING, f"{chosen} and --noadjust")
+    idle = set(_LEARNING)
+    if settings.exemplars == "selected":
+      idle -= {"meta_epochs", "recipe"}  # How long scores are learned.
+    found |= dict.fromkeys(sorted(idle), f"{chosen} and --noadjust")
   if not learned:
-    found |= dict.fromkeys(("init_exemplars", "validate_on"), chosen)
+    only_new = ("init_exemplars", "validate_on", "drift", "imitate")
+    found |= dict.fromkeys(only_new, chosen)
   if settings.base_model is not None:
     found["base_epochs"] = "`base_model`"
   if not adjusted:
@@ -239,6 +249,7 @@ def _bilevel(settings):
   given = dict(
     scope=settings.scope,
     max_change=settings.max_change,
+    frequencies=settings.frequencies,
     epochs=settings.meta_epochs,
   )
   given = {name: value for name, value in given.items() if value is not None}
@@ -305,6 +316,8 @@ def build(
     adjust=settings.adjust,
     adjust_parts=settings.adjust_parts,
     bilevel=_bilevel(settings),
+    drift=settings.drift,
+    imitate=settings.imitate,
     augment_exemplars=settings.augment_exemplars,
     exemplar_chunk=settings.exemplar_chunk,
     transfer=settings.transfer,

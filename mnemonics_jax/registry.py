@@ -70,6 +70,7 @@ AUGMENTATIONS = {
 EXEMPLARS = {
   "random": "chosen among the images of a class at random",
   "herding": "chosen so that their mean feature is that of the class",
+  "selected": "chosen among the images by a score that bilevel optimisation learns",
   "mnemonics": "learned by bilevel optimisation",
 }
 # What learned exemplars begin with: those that are chosen.

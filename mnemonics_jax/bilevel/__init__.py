@@ -52,6 +52,7 @@ from mnemonics_jax.bilevel.base_level import (
   unroll,
 )
 from mnemonics_jax.bilevel.batches import Features
+from mnemonics_jax.bilevel.choice import Choice, learn_choice
 from mnemonics_jax.bilevel.config import ApplyFn, BilevelConfig
 from mnemonics_jax.bilevel.diagnostics import (
   HypergradientCheck,
@@ -87,6 +88,7 @@ __all__ = [
   "BilevelResult",
   "BilevelState",
   "Callback",
+  "Choice",
   "Exemplars",
   "Features",
   "History",
@@ -104,6 +106,7 @@ __all__ = [
   "imprint",
   "init",
   "init_parts",
+  "learn_choice",
   "measure",
   "merge_parts",
   "meta_loss",

@@ -73,6 +73,9 @@ class BilevelConfig:
     outer_optimizer: `adam` (0.9, 0.99) or `sgd`. Hypergradients of single
       pixels are around 1e-5: plain SGD at the paper's 0.01 moves nothing.
     outer_schedule: `cosine`, `constant`, or `halving` (every fifth of the run).
+    frequencies: how many diagonals of frequencies of 8×8 blocks may change, 1
+      (only their brightness) to 15 (all); None is free. High ones are what coding
+      loses, and what another model does not see.
     max_change: trust region around the initial images in whole grey levels
       (1/255), because large changes hurt replay; None is free.
   """
@@ -98,6 +101,7 @@ class BilevelConfig:
   outer_lr: float = 0.003
   outer_optimizer: Literal["adam", "sgd"] = "adam"
   outer_schedule: Literal["cosine", "halving", "constant"] = "cosine"
+  frequencies: int | None = None
   max_change: float | None = 2.0
 
   @classmethod
@@ -180,6 +184,7 @@ _COUNTS = dict(
   epochs=0,
   steps_per_epoch=1,
   batch_size=1,
+  frequencies=1,
 )
 _LEAST = dict(**_COUNTS, inner_lr=0, outer_lr=0, max_change=0)
 

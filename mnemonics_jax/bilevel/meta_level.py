@@ -19,6 +19,7 @@ from mnemonics_jax.bilevel.batches import shuffle, take
 from mnemonics_jax.bilevel.config import DEFAULT, BilevelConfig
 from mnemonics_jax.bilevel.problem import Problem, embed
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.nn.jpeg import low_pass
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.types import Exemplars, PyTree
 
@@ -233,6 +234,9 @@ def _steps(problem, state, count):
     )
     updates, opt_state = tx.update(grads, state.opt_state, state.images)
     proposed = state.images + updates
+    if config.frequencies is not None:
+      change = low_pass(proposed - state.initial, config.frequencies)
+      proposed = state.initial + change
     projected = jnp.clip(proposed, low, high)
     images = jnp.where(images_mask, projected, state.images)
     measured = {

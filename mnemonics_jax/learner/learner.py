@@ -80,6 +80,8 @@ class Learner:
   adjust: bool | None = None
   adjust_parts: int | None = None
   bilevel: BilevelConfig | None = None
+  drift: int | None = None
+  imitate: bool | None = None
   augment_exemplars: bool | None = None
   exemplar_chunk: int | None = None
   rehearsal: str | None = None

@@ -119,6 +119,28 @@ def from_blocks(
   return blocks.reshape(n, 8 * rows, 8 * columns, channels)
 
 
+def low_pass(
+  images: Float[Array, "n h w c"], frequencies: int
+) -> Float[Array, "n h w c"]:
+  """The part of images that varies slowly: low frequencies of 8×8 blocks.
+
+  >>> images = jnp.arange(64.0).reshape(1, 8, 8, 1)
+  >>> smooth = low_pass(images, frequencies=1)  # Only the mean is left.
+  >>> bool(jnp.allclose(smooth, 31.5, atol=1e-3))
+  True
+
+  Args:
+    images: any floats.
+    frequencies: those whose row and column sum to less stay; 15 is all.
+  """
+  height, width = images.shape[1:3]
+  padding = [(0, 0), (0, -height % 8), (0, -width % 8), (0, 0)]
+  parts = to_blocks(jnp.pad(images, padding, mode="edge"))
+  low = np.add.outer(np.arange(8), np.arange(8)) < frequencies
+  parts = parts * jnp.asarray(low[:, None, :, None], images.dtype)
+  return from_blocks(parts)[:, :height, :width]
+
+
 def _round(x):
   """The nearest whole number; its gradient is that of `x`."""
   return x + lax.stop_gradient(jnp.round(x) - x)

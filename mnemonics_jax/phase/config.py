@@ -43,7 +43,7 @@ class Config:
     rehearsal: how often old exemplars are drawn, see `rehearsal.quotas`: `once`
       (the paper), `balanced`, or a number of times.
     exemplars: how new exemplars are made: `random` and `herding` choose among
-      the images, `mnemonics` learns them.
+      the images, `selected` learns which to choose, `mnemonics` learns them.
     init_exemplars: start images of `mnemonics`: `random` or `herding`.
     validate_on: what validates new exemplars while they are learned: `new` is
       D_i alone (Eq. 7 and 9 of Liu et al. 2020), `all` adds the old exemplars.
@@ -52,6 +52,10 @@ class Config:
     adjust_parts: into how many parts they are dealt for it; each part is
       validated by the others.
     bilevel: how exemplars are learned and adjusted.
+    drift: copies of the model that new exemplars are learned for beside it, each
+      after some epochs of an imitated next phase.
+    imitate: whether new exemplars are learned through the training of an imitated
+      next phase, with the method's own loss, on the whole network.
     augment_exemplars: whether exemplars are augmented while they are learned.
     exemplar_chunk: classes whose exemplars are learned at a time, None for all.
     transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
@@ -77,6 +81,8 @@ class Config:
   adjust: bool = False
   adjust_parts: int = 2
   bilevel: BilevelConfig = BilevelConfig()
+  drift: int = 0
+  imitate: bool = False
   augment_exemplars: bool = True
   exemplar_chunk: int | None = None
   transfer: str = "none"
@@ -112,6 +118,13 @@ class Config:
       )
     self.codec.check(self.shape.image_shape)
     rehearsal.check(self.rehearsal)
+    if self.drift < 0 or (self.drift and self.imitate):
+      raise UserError(
+        "drift",
+        f"`drift={self.drift}` cannot be used"
+        + (" with `imitate`" if self.imitate else ""),
+        "use 1 or more, or leave it out",
+      )
     if (self.learned or self.adjust) and isinstance(self.codec, WebP):
       raise UserError(
         "codec",
@@ -174,12 +187,16 @@ class Config:
   @property
   def chosen(self) -> str:
     """How exemplars are chosen among the images, before any learning."""
+    if self.exemplars == "selected":
+      return "herding"  # Its candidates.
     return self.init_exemplars if self.learned else self.exemplars
 
   @property
   def learned_on_features(self) -> bool:
     """Whether new exemplars are learned from features of the new images."""
-    return self.learned and self.level.config.on_features
+    on_features = self.level.config.on_features and not self.imitate
+    # Each of several models has features of its own.
+    return self.learned and on_features and not self.drift
 
 
 CHOICES = {

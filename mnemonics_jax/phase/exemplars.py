@@ -9,7 +9,7 @@ import numpy as np
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images, concatenate, read
 from mnemonics_jax.memory import selection
-from mnemonics_jax.phase import holdout, meta_loop
+from mnemonics_jax.phase import choice, holdout, meta_loop
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.evaluate import extract
 from mnemonics_jax.phase.meta_loop import Change, in_chunks
@@ -51,26 +51,44 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
   held = phase.held_out[new]
   free = np.flatnonzero(~held)
   apart = functools.partial(holdout.share, fraction=config.method.holdout)
-  picks = selection.select(
-    phase.keys.numpy("select"),
-    kept[free],
-    labels[free],
-    range(phase.classes_old, phase.classes_seen),
-    strategy=config.chosen,
-    allowance=phase.allowance - apart(phase.allowance),
-    toward=None if kept is features else features[free],
-  )
-  picks = np.concatenate([np.flatnonzero(held), free[picks]])
-  fitting = [
-    rows[
-      memory_lib.staying(
-        None, sizes[rows], phase.allowance, apart, phase.bytes_allowance
-      )
-    ]
-    for label in range(phase.classes_old, phase.classes_seen)
-    for rows in [picks[labels[picks] == label]]
+  wider = choice.WIDER if config.exemplars == "selected" else 1
+  picks = free[
+    selection.select(
+      phase.keys.numpy("select"),
+      kept[free],
+      labels[free],
+      range(phase.classes_old, phase.classes_seen),
+      strategy=config.chosen,
+      allowance=wider * (phase.allowance - apart(phase.allowance)),
+      toward=None if kept is features else features[free],
+    )
   ]
-  picks = np.concatenate(fitting)
+
+  def fitting(picks):
+    """Of each new class what it may keep, those that are held out first."""
+    picks = np.concatenate([np.flatnonzero(held), picks])
+    budget = phase.allowance, apart, phase.bytes_allowance
+    by_class = (
+      picks[labels[picks] == label]
+      for label in range(phase.classes_old, phase.classes_seen)
+    )
+    return np.concatenate(
+      [
+        rows[memory_lib.staying(None, sizes[rows], *budget)]
+        for rows in by_class
+      ]
+    )
+
+  if config.exemplars == "selected":
+    first = fitting(picks)
+    counts = np.bincount(
+      labels[first[~held[first]]], minlength=config.model.classes
+    )
+    best = choice.best_first(
+      phase, variables, kept[picks], labels[picks], counts, (features, labels)
+    )
+    picks = picks[best]
+  picks = fitting(picks)
   return Chosen(read(images, picks), labels[picks], inputs, labels)
 
 

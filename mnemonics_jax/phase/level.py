@@ -7,16 +7,19 @@ import dataclasses
 from typing import NamedTuple
 
 from jax import lax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from mnemonics_jax.bilevel import ApplyFn, BilevelConfig
+from mnemonics_jax.bilevel.batches import take
 from mnemonics_jax.memory import Codec, Jpeg, Raw
-from mnemonics_jax.methods import Method
+from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import Augmentation
 from mnemonics_jax.nn.heads import CosineHead
 from mnemonics_jax.nn.jpeg import JpegLoss
 from mnemonics_jax.nn.model import Model
+from mnemonics_jax.phase.sgd import forward
 from mnemonics_jax.types import PyTree, Variables
 
 # σ of the inner cosine head for models whose own head has none.
@@ -51,6 +54,34 @@ def _cosine_logits(head: PyTree, features: Float[Array, "n d"]) -> Array:
   return CosineHead().scores(rows, features).logits
 
 
+# Where variables have what the loss of an imitated phase has to know beside them.
+IMITATED = "imitated"
+
+
+@dataclasses.dataclass(frozen=True)
+class _MethodLoss:
+  """A method's own loss as `inner_loss` of `bilevel`.
+
+  Attributes:
+    model: network and head.
+    method: whose loss it is.
+  """
+
+  model: Model
+  method: Method
+
+  def __call__(self, variables, batch):
+    known = variables[IMITATED]
+    # Its mean knows no padding: that becomes copies of real rows.
+    mask = batch.mask
+    rows, _ = take(jnp.argsort(~mask), mask, len(batch.labels), 0)
+    images, labels = batch.images[rows], batch.labels[rows]
+    student, _ = forward(self.model, self.method, variables, images)
+    teacher, _ = forward(self.model, self.method, known["teacher"], images)
+    classes = Classes(known["old"], known["new"])
+    return self.method.loss(student, teacher, labels, classes)[0]
+
+
 class Level(NamedTuple):
   """A model and a recipe, ready for `bilevel`.
 
@@ -74,7 +105,8 @@ class Level(NamedTuple):
     """The exemplar level of a method.
 
     With `scope="head"` the base level trains a cosine head on frozen features:
-    it starts from the exemplars' own class means.
+    it starts from the exemplars' own class means. With a codec, exemplars are
+    learned through what it loses.
     """
     config = dataclasses.replace(
       recipe,
@@ -84,6 +116,23 @@ class Level(NamedTuple):
       stored_fn=JpegLoss(codec.quality) if isinstance(codec, Jpeg) else None,
     )
     return cls(_MethodLogits(model, method), config.resolve())
+
+  def imitating(self, model: Model, method: Method) -> "Level":
+    """The same, but the base level is the training of another phase.
+
+    It trains the whole network with the method's own loss; `imitation.imitated`
+    gives it what it trains on.
+    """
+    config = dataclasses.replace(
+      self.config,
+      scope="all",
+      inner_lr=None,
+      batch_size=None,
+      features_fn=None,
+      head_fn=None,
+      inner_loss=_MethodLoss(model, method),
+    )
+    return self._replace(config=config.resolve())
 
   def start(self, variables: Variables) -> Variables:
     """Θ_i with an identity T over it if that is what the base level trains."""

@@ -5,6 +5,7 @@ hears of every epoch and can continue from every moment.
 """
 
 from collections.abc import Callable, Iterator
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -17,10 +18,13 @@ from mnemonics_jax import bilevel
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images
 from mnemonics_jax.parallel import mesh
+from mnemonics_jax.phase import imitation
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
+# Validation images of a meta step for models that drift.
+_DRIFT_BATCH = 512
 # Of what learned images have a loss: as they were, as learned, as kept.
 _JUDGED = ("before", "learned", "kept")
 
@@ -58,12 +62,24 @@ class Change(NamedTuple):
 
 def learn(phase, key, images, labels, variables, valid, *, rows, **options):
   """One call of the meta loop; the arguments are those of `in_chunks`."""
-  level = phase.config.level
+  level, how = phase.config.level, phase.config
+  start, active, more = level.start(variables), phase.classes.seen, {}
+  if how.imitate:
+    follow = imitation.imitated(
+      phase, variables, images, labels, level.config.inner_steps
+    )
+    if follow is not None:
+      level = level.imitating(how.model, how.method)
+      start, active, more["inner_data"] = follow
   valid_rows = options.pop("valid_rows")
   config = level.config
+  if how.drift:  # Features are new in every step.
+    config = dataclasses.replace(
+      config, batch_size=how.bilevel.batch_size or _DRIFT_BATCH
+    )
   rows, valid_rows = mesh.round_up(rows), mesh.round_up(valid_rows)
   inputs, input_labels = valid
-  kind = bilevel.Features if config.on_features else bilevel.Exemplars
+  kind = bilevel.Features if how.learned_on_features else bilevel.Exemplars
   data = kind(
     mesh.put_sharded(inputs, valid_rows),
     _pad(input_labels, valid_rows),
@@ -73,17 +89,22 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
 
   @functools.cache  # What was learned before an interruption needs none.
   def problem():
+    if how.drift:
+      more["starts"] = imitation.drifted(
+        phase, variables, images, labels, how.drift
+      )
     return bilevel.prepare(
       exemplars,
-      level.start(variables),
+      start,
       data,
-      active=phase.classes.seen,
+      active=active,
       apply_fn=level.apply_fn,
       config=config,
+      **more,
     )
 
   def judge(learned):
-    kept = memory_lib.round_trip(phase.config.codec, learned)
+    kept = memory_lib.round_trip(how.codec, learned)
     padded = (
       _padded_exemplars(x, labels, rows).images for x in (images, learned, kept)
     )
@@ -96,7 +117,7 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
     lambda state: state.images,
     config.epochs,
     len(labels),
-    judge=None if phase.config.codec.exact else judge,
+    judge=None if how.codec.exact else judge,
     **options,
   )
 

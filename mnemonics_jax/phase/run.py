@@ -96,8 +96,9 @@ def run_phase(
 
   # 4. Store them; a total budget shrinks every class to its new share.
   memory = memory_lib.store(memory, images, chosen.labels)
-  # The first that herding picked are the best; others are dropped at random.
-  rng = None if config.exemplars == "herding" else phase.keys.numpy("discard")
+  # The first that were picked are the best; others are dropped at random.
+  ordered = config.exemplars in ("herding", "selected")
+  rng = None if ordered else phase.keys.numpy("discard")
   apart = functools.partial(holdout.share, fraction=config.method.holdout)
   memory = memory_lib.discard(
     rng, memory, phase.allowance, apart, phase.bytes_allowance

@@ -33,11 +33,9 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
   """
   config, classes = phase.config, phase.classes
   model, method = config.model, config.method
-  variables, teacher, scope = phase.state.variables, None, "all"
+  variables, teacher, scope = begin_model(phase), None, "all"
   if phase.incremental:
-    teacher = variables
-    means = functools.partial(_new_class_means, phase)
-    variables = method.begin_phase(variables, means, classes)
+    teacher = phase.state.variables
     if config.transfer != "none":
       backbone = variables["params"]["backbone"]
       identity = transfer.init(backbone, config.transfer)
@@ -71,6 +69,15 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
     if not sgd.finite(variables):
       raise FloatingPointError("Bias correction diverged.")
   return variables
+
+
+def begin_model(phase: Phase) -> Variables:
+  """Θ_{i-1}, prepared by the method for the new classes."""
+  variables = phase.state.variables
+  if not phase.incremental:
+    return variables
+  means = functools.partial(_new_class_means, phase)
+  return phase.config.method.begin_phase(variables, means, phase.classes)
 
 
 def _trained_on(phase):

@@ -214,3 +214,27 @@ def test_an_evaluation_is_the_mean_loss_of_an_epoch():
   once = bilevel.measure(problem, bilevel.steps(problem, state, 1))
   loss = bilevel.evaluate(problem, KEY, problem.exemplars.images)
   np.testing.assert_allclose(loss, 5 * once["loss"], rtol=1e-5)
+
+
+def test_changes_of_low_frequencies_only():
+  """Brightness of a block alone: all its pixels move by the same."""
+  rng = np.random.default_rng(0)
+  images = rng.uniform(0.3, 0.7, (2, 8, 16, 1)).astype(np.float32)
+  exemplars = bilevel.Exemplars(jnp.asarray(images), jnp.arange(2))
+  variables = {"params": {"w": jnp.asarray(rng.normal(size=(128, 2)) / 9)}}
+  logits = lambda v, x: x.reshape(len(x), -1) @ v["params"]["w"]
+  moved = {}
+  for frequencies in (1, None):
+    config = bilevel.BilevelConfig(
+      epochs=1, steps_per_epoch=3, inner_steps=1, max_change=None,
+      frequencies=frequencies,
+    )  # fmt: skip
+    result = bilevel.optimize_exemplars(
+      KEY, exemplars, variables, exemplars, apply_fn=logits, config=config
+    )
+    change = np.asarray(result.exemplars.images) - images
+    moved[frequencies] = change.reshape(2, 8, 2, 8)
+  flat = moved[1].mean((1, 3), keepdims=True)
+  assert np.abs(flat).max() > 1e-4
+  np.testing.assert_allclose(moved[1] - flat, 0, atol=1e-6)
+  assert np.ptp(moved[None], axis=(1, 3)).min() > 1e-3

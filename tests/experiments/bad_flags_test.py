@@ -41,6 +41,9 @@ COMMON = {
   "recipe": ["short", "", "tuned,paper", "paper --exemplars=random"],
   "scope": ["none", "", "body", "all --exemplars=herding --noadjust"],
   "max_change": ["-1", "256", "1.5", "many", "2 --exemplars=random"],
+  "frequencies": ["0", "16", "-1", "low", "3 --exemplars=herding"],
+  "drift": ["-1", "some", "1.5", "2 --imitate", "2 --exemplars=herding"],
+  "imitate": ["maybe", "2", "", "true --exemplars=herding"],
   "meta_epochs": ["0", "-1", "1e3", "9999999", "3 --exemplars=herding"],
   "augment_exemplars": ["maybe", "2", "", "true --exemplars=random"],
   "memory": [

@@ -9,7 +9,7 @@ from PIL import Image
 import pytest
 
 from mnemonics_jax import memory
-from mnemonics_jax.nn.jpeg import JpegLoss, tables
+from mnemonics_jax.nn.jpeg import JpegLoss, low_pass, tables
 
 RNG = np.random.default_rng(0)
 SMALL = RNG.integers(0, 256, (20, 6, 6, 3), np.uint8)
@@ -53,3 +53,18 @@ def test_gradients_pass_as_if_nothing_were_lost():
   np.testing.assert_allclose(
     gradient[:, :24, :24], weight[:, :24, :24], atol=1e-3
   )
+
+
+def test_low_frequencies_alone_pass():
+  rows = np.cos(np.pi * (2 * np.arange(8) + 1) / 16)  # One half wave.
+  fast = np.cos(np.pi * 5 * (2 * np.arange(8) + 1) / 16)
+  image = (3 + rows[:, None] + fast[None])[None, ..., None].astype(np.float32)
+  smooth = lambda k: np.asarray(low_pass(jnp.asarray(image), k))[0, ..., 0]
+  np.testing.assert_allclose(smooth(1), 3, atol=1e-5)
+  np.testing.assert_allclose(smooth(2)[:, 0], 3 + rows, atol=1e-5)
+  np.testing.assert_allclose(smooth(5)[:, 0], 3 + rows, atol=1e-5)
+  np.testing.assert_allclose(smooth(6), image[0, ..., 0], atol=1e-5)
+  # What has passed passes again; a projection, also where blocks are cut.
+  once = low_pass(jnp.asarray(IMAGES[:3, :24, :24], jnp.float32), 4)
+  np.testing.assert_allclose(low_pass(once, 4), once, atol=1e-2)
+  assert low_pass(jnp.asarray(IMAGES, jnp.float32), 4).shape == IMAGES.shape

@@ -1,0 +1,150 @@
+"""An imitated next phase: what it is made of, and exemplars that are learned for it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import tiny
+
+from mnemonics_jax import UserError, memory, methods, phase
+from mnemonics_jax.phase import imitation
+from mnemonics_jax.phase.level import IMITATED
+from mnemonics_jax.phase.sgd import forward
+from mnemonics_jax.types import Exemplars
+
+UNTRAINED = dict(train=lambda phase, _: phase.state.variables)
+SHORT = phase.Schedule(epochs=1, learning_rate=0.05, batch_size=16)
+
+
+def _phases(method=methods.LUCIR(), **options):
+  """All phases of a tiny run whose model is never trained."""
+  config, stream = tiny.setup(method, base=SHORT, train=SHORT, **options)
+  state, found = phase.begin_run(0, config), []
+  for data in stream:
+    found.append(phase.Phase(state, data, config))
+    state, _ = phase.run_phase(state, data, config, **UNTRAINED)
+  return found
+
+
+def _exemplars(now):
+  labels = now.data.labels
+  rows = np.concatenate(
+    [np.flatnonzero(labels == label)[:3] for label in np.unique(labels)]
+  )
+  return now.data.images[rows], labels[rows]
+
+
+def test_rotated_images_are_the_next_classes():
+  first, *_ = _phases()
+  kept = memory.store(first.state.memory, *_exemplars(first))
+  follow = imitation.next_phase(first, first.state.variables, kept, classes=2)
+  assert (follow.classes_old, follow.classes_seen) == (3, 5)
+  assert follow.state.phase == 1 and follow.incremental
+  data = first.data
+  for label in (3, 4):
+    expected = np.rot90(data.images[data.labels == label - 3], axes=(1, 2))
+    found = follow.data.images[follow.data.labels == label]
+    np.testing.assert_array_equal(found, expected)
+  assert set(follow.data.labels.tolist()) == {3, 4}
+
+
+def test_there_are_as_many_as_there_is_room_for():
+  first, second, last = _phases()
+  nothing = first.state.memory
+  classes = lambda now, n: (
+    imitation.next_phase(now, now.state.variables, nothing, n).data.new_classes
+  )
+  assert classes(first, 9) == 3  # Of six; the phase has brought three.
+  assert classes(second, 9) == 1
+  assert classes(last, 9) == 0  # The head is full.
+
+
+def test_wide_images_are_turned_upside_down():
+  images = np.arange(12, dtype=np.uint8).reshape(1, 2, 6, 1)
+  turned = imitation._rotated(images)
+  assert turned.ravel().tolist() == list(range(11, -1, -1))
+
+
+def test_copies_drift_each_in_its_own_way():
+  first, *_, last = _phases()
+  theta = first.state.variables
+  found = imitation.drifted(first, theta, *_exemplars(first), copies=2)
+  kernel = lambda tree: tree["params"]["backbone"]["Conv_0"]["kernel"]
+  stacked = np.asarray(kernel(found))
+  assert stacked.shape == (3, *kernel(theta).shape)
+  np.testing.assert_array_equal(stacked[0], kernel(theta))
+  assert (stacked[1] != stacked[0]).any() and (stacked[1] != stacked[2]).any()
+  again = imitation.drifted(first, theta, *_exemplars(first), copies=2)
+  np.testing.assert_array_equal(kernel(again), stacked)
+  alone = imitation.drifted(
+    last, last.state.variables, *_exemplars(last), copies=2
+  )
+  assert len(kernel(alone)) == 1  # Nothing will follow.
+
+
+def test_a_base_level_is_the_training_of_the_next_phase():
+  """Its loss is the method's, with Θ as the teacher; padding does not count."""
+  _, second, last = _phases()
+  images, labels = _exemplars(second)
+  found = imitation.imitated(second, second.state.variables, images, labels, 4)
+  assert found is not None
+  pixels, classes = found.inner_data
+  assert pixels.shape == (4, 64, 8, 8, 3) and classes.shape == (4, 64)
+  # Half of a step are rotated images of class 3, half old exemplars.
+  assert (np.asarray(classes[:, :32]) == 4).all()
+  assert set(np.unique(classes[:, 32:]).tolist()) == {0, 1, 2}
+  assert found.active.tolist() == [True] * 5 + [False]
+  config = second.config
+  loss = config.level.imitating(config.model, config.method).config.inner_loss
+  batch = Exemplars(pixels[0], classes[0], jnp.ones(64, bool))
+  value = loss(found.variables, batch)
+  beside = found.variables[IMITATED]
+  student, _ = forward(config.model, config.method, found.variables, pixels[0])
+  teacher, _ = forward(
+    config.model, config.method, second.state.variables, pixels[0]
+  )
+  old = jnp.arange(6) < 4
+  expected, _ = config.method.loss(
+    student, teacher, classes[0], methods.Classes(old, jnp.arange(6) == 4)
+  )
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  assert jax.tree.structure(beside["teacher"]) == jax.tree.structure(
+    second.state.variables
+  )
+  # Rows of padding become copies of real ones: here all of one image.
+  one = batch._replace(mask=jnp.arange(64) == 5)
+  same = Exemplars(
+    jnp.repeat(pixels[0, 5:6], 64, 0),
+    jnp.repeat(classes[0, 5:6], 64),
+    batch.mask,
+  )
+  np.testing.assert_allclose(
+    loss(found.variables, one), loss(found.variables, same), rtol=1e-4
+  )
+  assert (
+    imitation.imitated(last, last.state.variables, images, labels, 4) is None
+  )
+
+
+@pytest.mark.parametrize("form", [dict(drift=1), dict(imitate=True)])
+def test_exemplars_are_learned_for_it_in_every_phase(form):
+  recipe = dataclasses.replace(tiny.RECIPE, epochs=1)
+  config, stream = tiny.setup(
+    methods.LUCIR(), base=SHORT, train=SHORT, exemplars="mnemonics",
+    bilevel=recipe, split=(2, 1, 1), **form,
+  )  # fmt: skip
+  state = phase.begin_run(0, config)
+  for data in stream:
+    state, result = phase.run_phase(state, data, config, **UNTRAINED)
+    told = result.diagnostics["exemplars"]
+    assert np.isfinite(told["loss"]).all()
+    assert 0 < told["max_change"] <= 2
+  assert state.memory.counts.tolist() == [3, 3, 3, 3]
+
+
+def test_both_at_once_are_refused():
+  for wrong in (dict(drift=-1), dict(drift=1, imitate=True)):
+    with pytest.raises(UserError, match="`drift="):
+      tiny.setup(methods.LUCIR(), **wrong)
