@@ -337,12 +337,11 @@ def imprint(head: PyTree, features: Array, labels: Array, mask: Array):
 
 
 def _keys(key, config) -> Any:
-  random = config.augment is not None or config.inner_batch_size is not None
-  if key is None:
-    if random:
-      raise ValueError(
-        "The config augments or mini-batches the exemplars, which is random: "
-        "pass key=jax.random.key(...)."
-      )
-    return None, None
-  return jax.random.split(key)
+  if key is not None:
+    return jax.random.split(key)
+  if config.augment is not None or config.inner_batch_size is not None:
+    raise ValueError(
+      "The config augments or mini-batches the exemplars, which is random: "
+      "pass key=jax.random.key(...)."
+    )
+  return None, None
