@@ -53,7 +53,7 @@ def cached(
   """
   root = Path(cache_dir) if cache_dir else default_directory()
   entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
-  fingerprint = _digest([_FORMAT, [_state(file) for file in files]])
+  fingerprint = _fingerprint(files)
   stored, before = None, _state(entry / "meta.json")
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
   # same remedy.
@@ -86,6 +86,14 @@ def _state(file: Path) -> tuple[str, int, int]:
   except OSError:  # A link to nothing: becoming a file is a change.
     return str(file), -1, -1
   return str(file), stat.st_size, stat.st_mtime_ns
+
+
+def _fingerprint(files: Iterable[Path]) -> str:
+  """Changes with any of the files, which may be millions."""
+  digest = hashlib.sha256(b"%d" % _FORMAT)
+  for file in files:
+    digest.update(json.dumps(_state(file)).encode())
+  return digest.hexdigest()
 
 
 def _digest(value: list) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemonics_jax.data.dataset import DataError
+from mnemonics_jax.data.paths import Paths
 
 LAYOUT = "train/<class>/*.jpg"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
@@ -28,7 +29,7 @@ class Listing(NamedTuple):
 
   root: Path
   classes: list[str]
-  files: list[Path]
+  files: Paths
   labels: np.ndarray
   is_test: np.ndarray | None
   notes: tuple[str, ...]
@@ -63,7 +64,8 @@ def scan(root: Path, least: int = 2) -> Listing:
       )
     train = root  # The classes themselves.
   skipped: Counter[str] = Counter()
-  found = _classes(train, skipped)
+  files = Paths(root)
+  found = _classes(train, skipped, files)
   if len(found) < least:
     raise DataError(
       "data_dir",
@@ -74,7 +76,7 @@ def scan(root: Path, least: int = 2) -> Listing:
   classes = list(found)
   splits = [found]
   if validation:
-    held = _classes(validation[0], skipped)
+    held = _classes(validation[0], skipped, files)
     if different := sorted(held.keys() ^ found.keys()):
       listed = ", ".join(map(printable, different[:5]))
       raise DataError(
@@ -85,18 +87,14 @@ def scan(root: Path, least: int = 2) -> Listing:
         " `val_fraction` of train/",
       )
     splits.append(held)
-  files = [
-    path for split in splits for paths in split.values() for path in paths
-  ]
-  labels = [
-    [i] * len(s[name]) for s in splits for i, name in enumerate(classes)
-  ]
-  is_test = np.arange(len(files)) >= sum(map(len, found.values()))
+  counts = [split[name] for split in splits for name in classes]
+  labels = np.tile(np.arange(len(classes), dtype=np.int32), len(splits))
+  is_test = np.arange(len(files)) >= sum(found.values())
   return Listing(
     root=root,
     classes=classes,
     files=files,
-    labels=np.concatenate(labels).astype(np.int32),
+    labels=np.repeat(labels, counts),
     is_test=is_test if validation else None,
     notes=(*_unread(skipped), *_twice(train, validation[:1])),
   )
@@ -152,7 +150,10 @@ def odd(classes: list[str]) -> tuple[str, ...]:
   return tuple(notes)
 
 
-def _classes(directory: Path, skipped: Counter[str]) -> dict[str, list[Path]]:
+def _classes(
+  directory: Path, skipped: Counter[str], files: Paths
+) -> dict[str, int]:
+  """How many images each class has; they are added to `files`."""
   classes = {}
   for path in sorted(directory.iterdir()):
     if path.name.startswith(".") or not path.is_dir():
@@ -160,8 +161,10 @@ def _classes(directory: Path, skipped: Counter[str]) -> dict[str, list[Path]]:
     # A class may be a link to where its images are, but not to its own parent.
     if directory.resolve().is_relative_to(path.resolve()):
       continue
-    classes[path.name] = sorted(image_files(path, skipped))
-    if not classes[path.name]:
+    images = sorted(image_files(path, skipped))
+    files.extend(images)
+    classes[path.name] = len(images)
+    if not images:
       raise DataError(
         "data_dir",
         f"`data_dir`: class directory {printable(path)} has no image"

@@ -31,6 +31,7 @@ _TRANSIENT = (
 
 
 _REASON = "S200"  # Bytes, because processes exchange them.
+_AT_A_TIME = 4096
 
 
 def read_images(
@@ -125,8 +126,11 @@ def _problems(
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
     try:
-      for done, _ in enumerate(pool.map(note_problem, assigned), start=1):
-        report(DataReport(done, len(assigned)))
+      # Some at a time: those that wait take memory, too.
+      for first in range(0, len(assigned), _AT_A_TIME):
+        some = assigned[first : first + _AT_A_TIME]
+        for done, _ in enumerate(pool.map(note_problem, some), start=first + 1):
+          report(DataReport(done, len(assigned)))
     finally:
       pool.shutdown(cancel_futures=True)
   share.all_gather_rows(

@@ -177,6 +177,80 @@ def test_two_processes_read_a_folder_together(tmp_path):
   assert results[0] == results[1]
 
 
+_READ = """
+import sys
+import jax, numpy as np
+from mnemonics_jax import phase
+from mnemonics_jax.data.images import Resident, Stored
+from mnemonics_jax.parallel import mesh, processes
+
+class Noted(Resident):
+  rows = []
+  def read(self, rows, draws=None):
+    self.rows.extend(rows.tolist())
+    return super().read(rows, draws)
+
+processes.connect(sys.argv[1], 2, int(sys.argv[2]))
+pixels = np.arange(40, dtype=np.uint8).repeat(192).reshape(40, 8, 8, 3)
+store, labels = Noted(pixels), np.zeros(40, np.int32)
+with mesh.use():
+  feed = phase.Streamed(Stored(store, np.arange(40)), labels, capacity=40)
+  schedule = phase.Schedule(epochs=1, batch_size=8)
+  blocks = [block for block, _ in feed.blocks(jax.random.key(0), schedule)]
+  sums = jax.jit(lambda x: x.astype(int).sum())
+  whole = [int(sums(block.images)) for block in blocks]
+print("rows", *sorted(store.rows))
+print("sums", *whole)
+"""
+
+
+@pytest.mark.slow
+def test_each_process_reads_its_share_of_what_streams(tmp_path):
+  with socket.socket() as free:
+    free.bind(("localhost", 0))
+    address = f"localhost:{free.getsockname()[1]}"
+  pair = [
+    subprocess.Popen(
+      [sys.executable, "-c", _READ, address, str(index)],
+      cwd=_ROOT,
+      env=os.environ | {"XLA_FLAGS": ""},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for index in range(2)
+  ]
+  texts = [out for out, _ in _ends(pair)]
+  lines = lambda word: [
+    [int(n) for n in line.split()[1:]]
+    for text in texts
+    for line in text.splitlines()
+    if line.startswith(word)
+  ]
+  one, two = lines("rows")
+  assert len(one) == len(two) == 20 and sorted(one + two) == [*range(40)]
+  assert lines("sums") == [[192 * sum(range(40))]] * 2
+
+
+@pytest.mark.slow
+def test_two_processes_stream_to_the_same_bits(tmp_path):
+  images, rng = tmp_path / "images", np.random.default_rng(0)
+  for name in "abcd":
+    for i in range(30):
+      color = tuple(rng.integers(0, 256, 3).tolist())
+      data_files.save_image(images / f"train/{name}/{i}.png", color)
+  command = ["experiments.folder", f"--data={images}", "--base_classes=2"]
+  command += ["--phases=2", "--meta_epochs=2", "--finetune=all"]
+  found, losses = set(), []
+  for stream in ("never", "always"):
+    workdir = tmp_path / stream
+    flags = [f"--stream={stream}", "--exemplars=mnemonics"]
+    _ends(_pair(command, workdir, *flags, cache=tmp_path / f"cache {stream}"))
+    found.add((workdir / "results.json").read_text())
+    losses.append(_epochs(workdir))
+  assert len(found) == 1 and losses[0] == losses[1]
+
+
 @pytest.mark.slow
 def test_what_one_process_lacks_ends_both(tmp_path):
   """They say so, and do not wait for each other until something times out."""
