@@ -132,7 +132,8 @@ class BilevelConfig:
       value: Any = getattr(self, name)
       if value is None:
         continue
-      if name in _COUNTS and not isinstance(value, numbers.Integral):
+      whole = isinstance(value, numbers.Integral)
+      if name in _COUNTS and not whole:
         raise UserError(
           name, f"`{name}={value}` is not a whole number", "round it"
         )

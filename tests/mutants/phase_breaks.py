@@ -87,7 +87,7 @@ PHASE = {
     [
       ("first * size, stop * size) % self.draws", "first * size, stop * size) % self.capacity"),
       ("      step = 0", "      pass"),
-      ("self.images, rows, seed, part.epoch", "self.images, rows, seed, 0"),
+      ("self.draws, seed, part.epoch", "self.draws, seed, 0"),
       ("np.full((steps, size), -1)", "np.zeros((steps, size), int)"),
       ("/ mesh.device_count()", "* 2"),
       ('return stream == "always"', "return True"),
@@ -120,7 +120,7 @@ PHASE = {
         " for a in _trainable(phase, memory)), config.sizes.pool, config.stream)",
       ),
       ("variables = transfer.fold(variables)", "pass"),
-      ("    teacher = variables", "    teacher = None"),
+      ("    teacher = phase.state.variables", "    teacher = None"),
     ],
   ),
   "phase/run.py": (
