@@ -7,6 +7,22 @@ BIN := $(VENV)/bin
 NEWEST := $(shell for p in python3.13 $$HOME/.pyenv/versions/3.13*/bin/python; \
   do $$p -c "import ensurepip" 2>/dev/null && echo $$p && break; done)
 
+# $(call install,PYTHON,FILE): the packages that a file pins. On CI machines they
+# are those of requirements.lock, compared with their checksums; what has no wheel
+# is built with the setuptools from there.
+PIP := -m pip install -q --disable-pip-version-check
+ifdef CI
+define install
+sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock
+$(1) $(PIP) --require-hashes --no-deps -r $(VENV)/build.lock
+$(1) $(PIP) --require-hashes --no-deps --no-build-isolation -r requirements.lock
+endef
+else
+define install
+$(1) $(PIP) -r $(2)
+endef
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-newest test-slow mutants lint format dist docs notebooks notebooks-run screenshot audit browser clean
 
@@ -29,9 +45,9 @@ test: $(VENV)/.installed-dev $(if $(CI),browser)  ## lint, types and the whole t
 test-newest: $(VENV)/newest/.installed  ## the examples of the library on the newest Python
 	$(VENV)/newest/bin/python -m pytest -n 2 mnemonics_jax
 
-$(VENV)/newest/.installed: requirements-dev.txt requirements.txt
+$(VENV)/newest/.installed: requirements-dev.txt requirements.txt requirements.lock
 	$(NEWEST) -m venv $(VENV)/newest
-	$(VENV)/newest/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	$(call install,$(VENV)/newest/bin/python,requirements-dev.txt)
 	@touch $@
 
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
@@ -75,13 +91,29 @@ dist: $(VENV)/.installed-dev  ## build a wheel and an sdist in dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-# In an environment of its own: the audited set stays as it is. Strict, because
-# a package that cannot be looked up has not been audited.
-audit:  ## look up known vulnerabilities of the pinned packages; needs the network
-	[ -x $(VENV)/audit/bin/pip-audit ] || { $(PYTHON) -m venv $(VENV)/audit && \
-	  $(VENV)/audit/bin/python -m pip install -q --disable-pip-version-check pip-audit; }
-	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip \
-	  -r requirements.txt -r requirements-dev.txt
+# Strict, because a package that cannot be looked up has not been audited.
+audit: $(VENV)/tools/.installed  ## look up known vulnerabilities of the locked packages; needs the network
+	$(VENV)/tools/bin/pip-audit --strict --require-hashes --disable-pip \
+	  -r requirements.lock -r requirements-tools.lock
+
+sbom: $(VENV)/tools/.installed  ## write build/sbom.json: the locked packages and their checksums (CycloneDX)
+	mkdir -p build
+	$(VENV)/tools/bin/cyclonedx-py requirements requirements.lock \
+	  --output-reproducible --of JSON -o build/sbom.json
+
+# After a change of requirements*.txt. Hashes are those of all files that PyPI has of
+# a version, so that one lock serves every Python and platform.
+lock: $(VENV)/tools/.installed  ## write requirements.lock and requirements-tools.lock anew; needs the network
+	$(VENV)/tools/bin/uv $(LOCK) --no-deps requirements-dev.txt -o requirements.lock
+	$(VENV)/tools/bin/uv $(LOCK) requirements-tools.txt -o requirements-tools.lock
+LOCK := pip compile -q --no-config --universal --generate-hashes --no-annotate \
+  --no-header --python-version 3.11.7 --default-index https://pypi.org/simple
+
+# An environment of their own: the audited set stays as it is.
+$(VENV)/tools/.installed: requirements-tools.lock
+	$(PYTHON) -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python $(PIP) --require-hashes -r requirements-tools.lock
+	@touch $@
 
 browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \
@@ -90,13 +122,13 @@ browser:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: requirements.txt setup.cfg | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+$(VENV)/.installed: requirements.txt requirements.lock setup.cfg | $(VENV)/bin/python
+	$(call install,$(BIN)/python,requirements.txt)
+	$(BIN)/python $(PIP) --no-deps $(if $(CI),--no-build-isolation) -e .
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	$(call install,$(BIN)/python,requirements-dev.txt)
 	@touch $@
 
 clean:  ## remove the environment and caches; runs are kept

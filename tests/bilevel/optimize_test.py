@@ -30,7 +30,7 @@ def brighten(key, images):
 
 def test_divergence_is_an_error_not_a_black_image():
   exemplars, variables, data = draw()
-  config = change(TINY, inner_lr=float("inf"))
+  config = change(TINY, inner_optimizer=optax.sgd(float("inf")))
   with pytest.raises(FloatingPointError, match="diverged in epoch 0"):
     bilevel.optimize_exemplars(KEY, exemplars, variables, data, config=config)
 
