@@ -24,7 +24,7 @@ endef
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow mutants lint format dist docs notebooks notebooks-run screenshot audit browser clean
+.PHONY: help quickstart test test-newest test-slow mutants torture lint format dist docs notebooks notebooks-run screenshot audit browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -55,6 +55,11 @@ test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DA
 
 mutants: $(VENV)/.installed-dev  ## break the code line by line and see whether tests notice; an hour
 	PYTHONPATH=tests $(BIN)/python -m mutants.run
+
+# SEED repeats what was drawn before; it is printed first.
+MINUTES ?= 60
+torture: $(VENV)/.installed-dev  ## kill, fill, damage and move runs for MINUTES=60, and compare what they end with
+	PYTHONPATH=tests $(BIN)/python -m torture.run --minutes=$(MINUTES) $(if $(SEED),--seed=$(SEED))
 
 lint: $(VENV)/.installed-dev  ## ruff and pyright only
 	$(BIN)/ruff check .

@@ -108,9 +108,38 @@ def restore(
     OSError: it cannot be read at the moment, or not by this version of Orbax.
   """
   path = Path(path).absolute()
+  info = _checked_info(path, place, _checksums(path))
+  try:
+    with quiet.other_threads():
+      arrays = _read_arrays(path / ARRAYS)
+  except Exception as error:
+    known = _as_disk_error(error)
+    raise known or OSError(f"Orbax could not read it: {error}") from error
+  return _with_large(arrays, path / LARGE), info
+
+
+def restore_info(
+  path: Path, place: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+  """The info alone, in no time; arguments and errors are those of `restore`."""
+  path = Path(path).absolute()
+  return _checked_info(path, place)
+
+
+def _checked_info(path, place, found=None):
+  """The info, if files are as they were written, and for this place.
+
+  Args:
+    path: of the checkpoint.
+    place: see `restore`.
+    found: checksums of all files; None looks at the info alone.
+  """
   try:
     manifest = json.loads((path / MANIFEST).read_bytes())
-    expected, found = manifest["files"], _checksums(path)
+    expected = {**manifest["files"]}
+    if found is None:
+      found = {INFO: _checksum(path / INFO)}
+      expected = {INFO: expected[INFO]}
     found.pop(MANIFEST, None)
     wrong = sorted(
       name
@@ -124,18 +153,11 @@ def restore(
       if made_for.get(name, here) != here:
         there = made_for[name]
         raise Damaged(path, f"it was written for {name} {there}, not {here}")
-    info = json.loads((path / INFO).read_bytes())
+    return json.loads((path / INFO).read_bytes())
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
     raise Damaged(path, error) from error
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
-  try:
-    with quiet.other_threads():
-      arrays = _read_arrays(path / ARRAYS)
-  except Exception as error:
-    known = _as_disk_error(error)
-    raise known or OSError(f"Orbax could not read it: {error}") from error
-  return _with_large(arrays, path / LARGE), info
 
 
 def _by_size(tree):

@@ -128,30 +128,34 @@ def finished_records(
 
 
 def _finished(workdir, seed, phases, run, report):
+  directory = layout.checkpoint_dir(workdir, seed)
+  name = checkpoint_names.name(phases - 1)
+  try:
+    place = checkpoint_names.place(run, seed, name)
+    info = checkpoint.restore_info(directory / name, place)
+    saved = records.run_record(seed, info["records"])
+  except (checkpoint.Damaged, OSError):
+    saved = None
   path, problem = layout.seed_result_path(workdir, seed), None
   if path.exists():
     try:
       record = layout.read_seed_result(workdir, seed)
-      if _fits(record, seed, phases):
+      if saved is None and not _fits(record, seed, phases):
+        raise layout.damaged(path, "it is not of this seed and its phases")
+      if saved in (None, record):
         return record
-      raise layout.damaged(path, "it is not of this seed and its phases")
+      problem = layout.damaged(path, f"it differs from {name}")
     except layout.DamagedFile as error:
       problem = error
-  name = checkpoint_names.name(phases - 1)
-  directory = layout.checkpoint_dir(workdir, seed)
-  try:
-    place = checkpoint_names.place(run, seed, name)
-    _, info = checkpoint.restore(directory / name, place)
-  except (checkpoint.Damaged, OSError):
+  if saved is None:
     if problem is not None and not checkpoint_names.of_phases(directory):
-      raise problem from None  # Nothing is left that it could be made of.
+      raise problem  # Nothing is left that it could be made of.
     return None
-  record = records.run_record(seed, info["records"])
-  layout.write_seed_result(workdir, seed, record)
+  layout.write_seed_result(workdir, seed, saved)
   if problem is not None:
     text = f"{problem.problem}; it was written again from {name}."
     report(Note(f"Note: {text}"))
-  return record
+  return saved
 
 
 def _fits(record, seed, phases):

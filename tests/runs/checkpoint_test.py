@@ -176,6 +176,15 @@ def test_a_checkpoint_knows_where_it_belongs(tmp_path):
       checkpoint.restore(tmp_path / "saved", place | {name: other})
 
 
+def test_the_info_alone_is_checked_alone(saved):
+  assert checkpoint.restore_info(saved) == {"phase": 1, "records": [{}]}
+  damage.flip_a_bit(saved)  # Of an array.
+  assert checkpoint.restore_info(saved)["phase"] == 1
+  (saved / "info.json").write_text("{}")
+  with pytest.raises(checkpoint.Damaged, match=r"info\.json changed"):
+    checkpoint.restore_info(saved)
+
+
 def test_a_checkpoint_of_before_belongs_anywhere(saved):
   checkpoint.restore(saved, {"seed": 3})
 

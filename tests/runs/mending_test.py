@@ -53,7 +53,8 @@ def _again(path):
 
 
 @pytest.mark.parametrize(
-  "text", ['{"seed": 0, "phases": [', "{}", '{"seed": "0"}', "other", None]
+  "text",
+  ['{"seed": 0, "phases": [', "{}", '{"seed": "0"}', "other", "digit", None],
 )
 def test_a_result_is_written_again_from_the_last_checkpoint(finished, text):
   path = layout.seed_result_path(finished, 0)
@@ -61,6 +62,9 @@ def test_a_result_is_written_again_from_the_last_checkpoint(finished, text):
   before = {name: (finished / name).read_bytes() for name in names}
   if text == "other":  # Of a seed that is not this one.
     text = layout.seed_result_path(finished, 1).read_text()
+  if text == "digit":  # A wrong number looks like any other.
+    text = path.read_text().replace("0.5", "0.6", 1).replace("0.3", "0.2", 1)
+    assert text != path.read_text()
   path.unlink() if text is None else path.write_text(text)
   layout.results_path(finished).write_text("{}")
   _again(finished)
