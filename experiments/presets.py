@@ -63,6 +63,7 @@ _FOLDER = dict(
 # Of whole photographs, which take longer to decode than to learn here.
 _SMALL_IMAGENET = dict(
   net="resnet8",
+  milestones=PAPER_IMAGENET["milestones"],
   augment="resized_crop",
   image_size=64,
   less_forget=10.0,

@@ -27,9 +27,12 @@ def outcome(run: Run) -> str:
   last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
   tested = results["runs"][0]["phases"][-1].get("classes_tested")
   which = f"all {total} classes"
+  when = "So far" if run.phases_left else "In the end"
   if tested is not None:
     which = f"{tested} of {total} classes (there were none of the others)"
-  text = f"In the end {readout} recognises {share(last)} of the test images of {which}"
+  text = (
+    f"{when} {readout} recognises {share(last)} of the test images of {which}"
+  )
   if failed := failures.failure(run):
     return f"{text}. {failed}"
   if later and loss is not None:

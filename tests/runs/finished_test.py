@@ -46,6 +46,7 @@ def test_its_page_says_so(unfinished):
   phases = len(whole["classes_per_phase"])
   told = f"This run has not ended: {phases - 1} of {phases} phases"
   assert told in page
+  assert '<p class="lead">So far the network' in page
 
 
 def test_who_needs_a_finished_run_is_told(unfinished):

@@ -19,10 +19,16 @@ def test_papers_numbers():
     (("2", "avg_acc", "herding", "cifar100", 10), 61.23),
     (("s1", "avg_acc", "lwf", "cifar100", 25), 50.44),
     (("s2", "forgetting", "nodistill", "cifar100", 5), 38.70),
+    (("1", "avg_acc", "lucir_mnemonics", "imagenet_subset", 5), 72.58),
+    (("1", "forgetting", "bic_mnemonics", "imagenet", 25), 20.50),
+    (("2", "avg_acc", "random_adjust", "imagenet_subset", 10), 69.67),
+    (("s1", "forgetting", "lucir_mnemonics", "imagenet_subset", 10), 13.80),
+    (("s2", "avg_acc", "nodistill", "imagenet_subset", 25), 65.21),
   ]:
     assert number(*cell) == approx(percent / 100)
   assert number("2", "avg_acc", "herding", "digits", 5) is None
   assert number("2", "avg_acc", "herding", "cifar100", 7) is None
+  assert number("2", "avg_acc", "herding", "imagenet", 5) is None
   for table in table_rows.TABLES:
     for row in table_rows.rows(table, "short"):
       for quantity in ("avg_acc", "forgetting"):
