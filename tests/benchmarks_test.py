@@ -134,3 +134,13 @@ def test_input_quick(tmp_path):
   assert round(machines[0]["images_per_second"]) == 4286
   assert all(0 <= row["waited"] <= 1 for row in results["waiting"]["rows"])
   assert "Worker processes" in text
+
+
+@pytest.mark.slow
+def test_replay_quick(tmp_path):
+  results, _ = _quick("replay", tmp_path, "--forms=herding,selected,low")
+  (part,) = results.values()
+  rows = {row["form"]: row for row in part["rows"]}
+  assert rows["herding"]["loss_difference"] == 0
+  assert rows["low"]["change"] > 0 == rows["selected"]["change"]
+  assert all(0 < row["loss"] < 20 for row in rows.values())
