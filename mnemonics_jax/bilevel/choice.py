@@ -73,7 +73,7 @@ def learn_choice(
   ...   jax.random.key(0), candidates, jnp.array([0.0, -0.1, 0.0]),
   ...   jnp.array([1, 1]), head, valid, config=config)
   >>> found.scores.shape, found.losses.shape
-  ((3,), (10,))
+  ((3,), (50,))
 
   Args:
     key: source of the order in which validation data come.
