@@ -1,6 +1,5 @@
 """What is done to a run, drawn from a seed: a run of some kind, and attacks on it."""
 
-from collections.abc import Sequence
 import dataclasses
 import json
 import random
@@ -99,7 +98,7 @@ def read(text: str) -> Schedule:
   return Schedule(Run(**value["run"]), attacks)
 
 
-def draw(rng: random.Random, kinds: Sequence[str] = KINDS) -> Schedule:
+def draw(rng: random.Random) -> Schedule:
   """A schedule at random; a method or a strategy is as likely as any other."""
   method = rng.choice(METHODS)
   run = Run(
@@ -110,7 +109,7 @@ def draw(rng: random.Random, kinds: Sequence[str] = KINDS) -> Schedule:
     processes=2 if rng.random() < 0.15 else 1,
     stream=rng.choice(["always", "never"]),
   )
-  fitting = [k for k in kinds if run.processes == 1 or k != "devices"]
+  fitting = [k for k in KINDS if run.processes == 1 or k != "devices"]
   attacks = [
     _attack(rng, rng.choice(fitting)) for _ in range(rng.randint(1, 5))
   ]

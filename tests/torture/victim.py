@@ -3,7 +3,6 @@
 import contextlib
 import os
 from pathlib import Path
-import resource
 import shutil
 import signal
 import socket
@@ -65,8 +64,9 @@ class Victim:
       "XDG_CACHE_HOME": str(self.caches),
       "JAX_PLATFORMS": "cpu",
     }
-    sizes = (limit, limit) if limit else None
-    limited = lambda: sizes and resource.setrlimit(resource.RLIMIT_FSIZE, sizes)
+    if limit:  # In units of a kilobyte.
+      shell = f'ulimit -f {limit // 1024 + 1}; exec "$@"'
+      command = ["bash", "-c", shell, "bash", *command]
     return [
       subprocess.Popen(
         command + several + ([f"--process_id={i}"] if several else []),
@@ -75,7 +75,6 @@ class Victim:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=limited,
       )
       for i in range(count)
     ]
