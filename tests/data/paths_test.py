@@ -1,28 +1,44 @@
-"""Paths come back as they went in, whatever their names are made of."""
+"""Paths that take little memory are those that were put in."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from mnemonics_jax.data.paths import Paths
 
-NAMES = ["cat/1.png", "cat/größe.jpg", "dog/a b.png", "dog/a\nb.png"]
+ROOT = Path("some/root")
+# A name may be of bytes that are no text.
+NAMES = ["cat/1.png", "cat/ä b/2.jpg", os.fsdecode(b"dog/\xff.bmp")]
 
 
 @pytest.fixture
 def paths():
-  found = Paths(Path("/pets"))
-  found.extend(Path("/pets") / name for name in NAMES[:3])
-  found.extend([Path("/pets") / NAMES[3]])
+  found = Paths(ROOT)
+  found.extend(ROOT / name for name in NAMES[:1])
+  found.extend(ROOT / name for name in NAMES[1:])
   return found
 
 
-def test_they_come_back_in_order(paths):
-  assert [str(path) for path in paths] == [f"/pets/{name}" for name in NAMES]
-  assert len(paths) == 4 and paths[-1] == Path("/pets/dog/a\nb.png")
+def test_they_are_a_sequence_of_paths(paths):
+  expected = [ROOT / name for name in NAMES]
+  assert list(paths) == expected and len(paths) == 3
+  assert [paths[i] for i in (-1, 0, 2)] == [expected[i] for i in (-1, 0, 2)]
+  assert paths[1:] == expected[1:] and paths[::-1] == expected[::-1]
+  assert expected[1] in paths and ROOT / "cat" not in paths
 
 
-def test_a_part_is_a_list_of_paths(paths):
-  assert list(paths[1:3]) == [Path("/pets") / name for name in NAMES[1:3]]
+@pytest.mark.parametrize("index", [3, -4])
+def test_there_is_an_end(paths, index):
   with pytest.raises(IndexError):
-    paths[4]
+    paths[index]
+
+
+def test_there_may_be_none():
+  assert list(Paths(ROOT)) == [] and not Paths(ROOT)
+
+
+def test_what_is_elsewhere_is_refused(paths):
+  with pytest.raises(ValueError, match="some/root"):
+    paths.extend([Path("another/root/1.png")])
+  assert len(paths) == 3
