@@ -61,6 +61,8 @@ def test_a_read_only_disk_ends_the_run(small_disk, halfway):
     remount("rw")
 
 
+# Orbax's own tasks may be collected after their loop has closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_too_little_room_for_a_checkpoint_is_one_sentence(small_disk, capfd):
   """Wherever Orbax's threads are when it runs out."""
   ballast = small_disk / "ballast"
