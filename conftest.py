@@ -1,8 +1,11 @@
 """What all tests share, and the examples in docstrings with them."""
 
+import atexit
 import contextlib
 import os
 import pathlib
+import shutil
+import tempfile
 
 # Tests compile much and compute little: leave the optimiser out. Slow tests
 # compute much; `make test-slow` sets XLA_FLAGS itself, to nothing.
@@ -11,6 +14,15 @@ os.environ.setdefault(
   "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
 )
 os.environ["JAX_PLATFORMS"] = "cpu"
+
+# What one process has compiled, the others need not: workers and the commands that
+# tests start inherit this. Gone at the end, so that no session rests on another.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+  _programs = tempfile.mkdtemp(prefix="programs_")
+  atexit.register(shutil.rmtree, _programs, ignore_errors=True)
+  os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 from absl import flags
 import jaxtyping

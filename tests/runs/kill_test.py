@@ -30,9 +30,6 @@ def _start(arguments: list[str], home: Path) -> subprocess.Popen:
     | {
       "HOME": str(home),
       "PYTHONPATH": str(ROOT),
-      # Starting again should not mean compiling again.
-      "JAX_COMPILATION_CACHE_DIR": str(home / "xla"),
-      "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     },
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,

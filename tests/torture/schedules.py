@@ -5,8 +5,10 @@ import json
 import random
 from typing import Any
 
-METHODS = ("lucir", "icarl", "icarl_bce", "lwf", "bic", "e2e", "joint")
-EXEMPLARS = ("mnemonics", "herding", "random")
+from mnemonics_jax import registry
+
+METHODS = tuple(registry.METHODS)
+EXEMPLARS = tuple(registry.EXEMPLARS)
 KINDS = ("kill", "signal", "full disk", "damage", "move", "devices", "stream")
 HARMS = ("flip", "truncate", "empty", "delete", "zeros")
 _SMALL = (
@@ -44,7 +46,7 @@ class Run:
     if self.method != "joint":
       flags += [f"--exemplars={self.exemplars}"]
       flags += ["--finetune_epochs=1"] + ["--adjust"] * self.adjust
-    if self.exemplars == "mnemonics":
+    if self.exemplars in ("mnemonics", "selected"):
       flags += ["--meta_epochs=1"]
     return flags
 
