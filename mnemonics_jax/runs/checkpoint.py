@@ -10,6 +10,7 @@ there. Nothing that is read is ever executed.
 
 from collections.abc import Iterator, Mapping
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -73,6 +74,7 @@ def save(
   tree = jax.tree.map(np.asarray, tree)
   try:
     files.make_directory(partial)
+    _check_room(partial, tree)
     large, others = _by_size(tree)
     _write_arrays(partial / ARRAYS, others)
     for name, array in large.items():
@@ -158,6 +160,15 @@ def _checked_info(path, place, found=None):
     raise Damaged(path, error) from error
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise Damaged(path, error) from error
+
+
+def _check_room(path, tree):
+  """Refuses what cannot fit: Orbax's threads do not always survive a full disk."""
+  disk = os.statvfs(path)
+  room = disk.f_bavail * disk.f_frsize
+  # Some network file systems do not tell their size.
+  if disk.f_blocks and room < sum(x.nbytes for x in jax.tree.leaves(tree)):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _by_size(tree):
