@@ -15,12 +15,14 @@ os.environ.setdefault(
 )
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-# What one process has compiled, the others need not: workers and the commands that
-# tests start inherit this. Gone at the end, so that no session rests on another.
+# What one process has compiled or drawn from fonts, the others need not: workers and
+# commands that tests start inherit this. Gone at the end, so that no session rests
+# on another.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-  _programs = tempfile.mkdtemp(prefix="programs_")
-  atexit.register(shutil.rmtree, _programs, ignore_errors=True)
-  os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs
+  _shared = tempfile.mkdtemp(prefix="programs_")
+  atexit.register(shutil.rmtree, _shared, ignore_errors=True)
+  os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{_shared}/xla"
+  os.environ["MPLCONFIGDIR"] = f"{_shared}/matplotlib"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 

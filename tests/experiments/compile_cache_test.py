@@ -10,10 +10,18 @@ import pytest
 
 from experiments import compile_cache
 
+pytestmark = pytest.mark.filterwarnings("error")
+_CHOSEN = "jax_compilation_cache_dir"
+
 
 @pytest.fixture(autouse=True)
-def nothing_chosen(monkeypatch):
-  monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+def nothing_chosen():
+  before = getattr(jax.config, _CHOSEN)
+  jax.config.update(_CHOSEN, None)
+  compilation_cache.reset_cache()
+  yield
+  jax.config.update(_CHOSEN, before)
+  compilation_cache.reset_cache()
 
 
 def _compile():
@@ -37,19 +45,15 @@ def test_the_second_start_finds_what_the_first_compiled(tmp_path, monkeypatch):
   assert any((tmp_path / "mnemonics_jax/xla").iterdir())
   assert hit in _compile()
   # Afterwards nothing is kept.
-  assert jax.config.jax_compilation_cache_dir is None
+  assert getattr(jax.config, _CHOSEN) is None
   assert jax.config.jax_persistent_cache_min_compile_time_secs == least
 
 
 def test_a_directory_that_was_chosen_is_left_alone(tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "unused"))
-  jax.config.update("jax_compilation_cache_dir", str(tmp_path / "chosen"))
-  try:
-    _compile()
-    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "chosen")
-  finally:
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
+  jax.config.update(_CHOSEN, str(tmp_path / "chosen"))
+  _compile()
+  assert getattr(jax.config, _CHOSEN) == str(tmp_path / "chosen")
   assert not (tmp_path / "unused").exists()
 
 

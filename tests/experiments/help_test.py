@@ -11,6 +11,7 @@ import sys
 
 from absl import flags
 import pytest
+from support import native_cache
 
 from experiments import help as help_lib
 from experiments import launch, options
@@ -60,6 +61,7 @@ OTHERS = {
 
 
 def call(door, name, *flags, cwd):
+  native_cache.share(cwd / ".cache")
   return subprocess.run(
     [sys.executable, *DOORS[door](name), *flags],
     cwd=cwd,
@@ -173,7 +175,9 @@ ENTER = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+  "door", ["module", pytest.param("script", marks=pytest.mark.slow)]
+)
 def test_the_command_of_a_table_can_be_typed_again(tmp_path, door):
   flags = ["--table=2", "--rows=herding", "--phases=1"]
   code = TABLE.format(script=door, door=ENTER[door])

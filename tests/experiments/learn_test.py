@@ -6,6 +6,8 @@ from pathlib import Path
 import subprocess
 import sys
 
+from support import native_cache
+
 ROOT = Path(__file__).parents[2]
 
 # A data set, a method, a network and an augmentation, in one file; then the lines
@@ -73,6 +75,7 @@ registry.AUGMENTATIONS["darker"] = "an eighth less light"
 
 
 def _call(*arguments, cwd):
+  native_cache.share(cwd / ".cache")
   return subprocess.run(
     [
       sys.executable,

@@ -35,7 +35,7 @@ def main(workdir: str) -> None:
     train=schedule,
     balance=schedule,
   )
-  saving = runs.Policy(every=0.0)
+  saving = runs.Policy(every=0.1)
   results = runs.run(config, stream, workdir, report=say, saving=saving)
   assert results["summary"]["head"]["average"]["mean"] > 0
   print(report.build([workdir]))
