@@ -42,8 +42,8 @@ def check_count(
   Traceback (most recent call last):
   mnemonics_jax.errors.UserError: `epochs=1.5` cannot be used; it must be a whole number, 0 or more.
   """
-  whole = isinstance(value, numbers.Integral)
-  if whole and least <= value and (most is None or value <= most):
+  count = int(value) if isinstance(value, numbers.Integral) else None
+  if count is not None and least <= count <= (count if most is None else most):
     return
   words = f"{least} or more" if most is None else f"from {least} to {most}"
   raise UserError(
