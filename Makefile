@@ -24,7 +24,7 @@ endef
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow mutants torture lint format dist docs notebooks notebooks-run screenshot audit browser clean
+.PHONY: help quickstart test test-newest test-slow mutants torture lint format dist docs notebooks notebooks-run screenshot audit sbom lock browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14

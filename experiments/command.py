@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -65,16 +66,8 @@ def run(
     except KeyboardInterrupt:
       print("\nStopped.", file=sys.stderr)
       sys.exit(_INTERRUPTED)
-    except BrokenPipeError:
-      _leave_pipe()
     except OSError as error:
-      if error.errno not in DISK_TROUBLE:
-        raise
-      _refuse(
-        f"{error.filename or 'A file'} cannot be written ({error.strerror})."
-        f" What is saved is safe; {remedy(error)} and repeat the command to"
-        " continue."
-      )
+      _end_for(error)
 
   app.run(guarded, flags_parser=parse)
 
@@ -85,11 +78,14 @@ def _open_closed_streams():
   Otherwise the next file that is opened gets their number, and what libraries
   print is written into it.
   """
-  for number in range(3):
+  for number, name in enumerate(("stdin", "stdout", "stderr")):
     try:
       os.fstat(number)
     except OSError:
       os.open(os.devnull, os.O_RDWR)  # Takes the least number that is free.
+    if getattr(sys, name) is None:  # As Python has found it.
+      mode = "w" if number else "r"
+      setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def check_flags(module: str, others: str) -> None:
@@ -124,16 +120,26 @@ def _help(argv, presets):
       end="",
       flush=True,
     )
-  except BrokenPipeError:
-    _leave_pipe()
+  except OSError as error:
+    _end_for(error)
   sys.exit(0)
 
 
-def _leave_pipe():
-  """Ends without complaint when nobody reads on, as `| head` does."""
-  nowhere = os.open(os.devnull, os.O_WRONLY)
-  os.dup2(nowhere, sys.stdout.fileno())  # Or Python complains at its exit.
-  sys.exit(_BROKEN_PIPE)
+def _end_for(error: OSError):
+  """Ends because of what the system says; what is a bug goes on."""
+  if error.errno not in (errno.EPIPE, *DISK_TROUBLE):
+    raise error
+  if error.filename is None:  # What is not printed yet: Python would complain.
+    with contextlib.suppress(OSError):
+      nowhere = os.open(os.devnull, os.O_WRONLY)
+      os.dup2(nowhere, sys.stdout.fileno())
+  if error.errno == errno.EPIPE:  # Nobody reads on, as with `| head`.
+    sys.exit(_BROKEN_PIPE)
+  _refuse(
+    f"{error.filename or 'A file'} cannot be written ({error.strerror})."
+    f" What is saved is safe; {remedy(error)} and repeat the command to"
+    " continue."
+  )
 
 
 _MISTAKES = (UserError, WorkdirError)

@@ -56,7 +56,7 @@ def _directory(chosen: str | None) -> Path | None:
   if problem is not None:
     print(
       f"Note: {problem}, so compiled programs are neither taken from there nor"
-      f" kept; `chmod 700 {path}` and empty it to use it.",
+      " kept; remove it, and one of your own is made.",
       file=sys.stderr,
     )
     return None

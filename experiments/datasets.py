@@ -70,13 +70,13 @@ def load(
     names: what to call classes; those of ImageNet are known.
     title: what to call the data.
   """
+  source = data.SOURCES[settings.dataset]
   given = {
-    name: getattr(settings, name, FLAGS[name].value)
-    for name in data.SOURCES[settings.dataset].options
+    name: getattr(settings, name, FLAGS[name].value) for name in source.options
   }
   data_dir = given.pop("data_dir", data_dir)
   given = {name: value for name, value in given.items() if value is not None}
-  if settings.dataset == "folder":  # Others are in memory, or never are.
+  if source.streams:
     given["stream"] = settings.stream
   dataset = running.load_data(settings.dataset, data_dir, **given)
   return class_names.rename(dataset, names, title or dataset.name)

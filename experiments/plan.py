@@ -8,6 +8,7 @@ from experiments.paper import departures
 from experiments.settings import Settings
 from mnemonics_jax import registry
 from mnemonics_jax.data import ClassStream
+from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.phase import Config
 
 _MOST_CLASSES = 8  # to name
@@ -46,7 +47,7 @@ def describe(
   seeds = ", ".join(map(str, settings.seeds))
   times = f"once per seed ({seeds})" if len(settings.seeds) > 1 else "once"
   return (
-    f"Learning the {sum(split)} classes of {settings.dataset} with"
+    f"Learning the {sum(split)} classes of {title_of(stream.name)} with"
     f" {settings.method} and {settings.exemplars} exemplars in"
     f" {len(split)} phases of {_runs(split)} classes, {times}, with"
     f" {settings.net} on {schedule}.{joint}{begin} {_memory(config)}"

@@ -30,13 +30,14 @@ def main(argv: Sequence[str]) -> None:
   try:
     if _OUTPUT.value is not None:
       _check_output(Path(_OUTPUT.value))
-    print(report.build(argv[1:], _OUTPUT.value))
+    page = report.build(argv[1:], _OUTPUT.value)
   except OSError as error:
     raise UserError(
       "output",
       f"The page cannot be written ({error})",
       "name another one with `output`",
     ) from None
+  print(page)
 
 
 def _check_output(path: Path) -> None:

@@ -1,6 +1,8 @@
 """The one error that is addressed to a person: what is wrong, and what helps."""
 
 import errno
+import numbers
+from typing import Any
 
 
 class UserError(ValueError):
@@ -29,6 +31,26 @@ class UserError(ValueError):
 
   def __str__(self) -> str:
     return f"{self.problem}; {self.fix}."
+
+
+def check_count(
+  field: str, value: Any, least: int = 0, most: int | None = None
+) -> None:
+  """Refuses what is not a whole number within these bounds.
+
+  >>> check_count("epochs", 1.5)
+  Traceback (most recent call last):
+  mnemonics_jax.errors.UserError: `epochs=1.5` cannot be used; it must be a whole number, 0 or more.
+  """
+  count = int(value) if isinstance(value, numbers.Integral) else None
+  if count is not None and least <= count <= (count if most is None else most):
+    return
+  words = f"{least} or more" if most is None else f"from {least} to {most}"
+  raise UserError(
+    field,
+    f"`{field}={value}` cannot be used",
+    f"it must be a whole number, {words}",
+  )
 
 
 class DiskError(UserError):

@@ -10,7 +10,7 @@ import itertools
 from jaxtyping import Float, Int
 import numpy as np
 
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import UserError, check_count
 
 Confusion = Int[np.ndarray, "seen seen"]
 
@@ -53,18 +53,8 @@ def split_phases(
   (50, 10, 10, 10, 10, 10)
   """
   base = num_classes // 2 if base_classes is None else base_classes
-  if not 0 <= base <= num_classes:
-    raise UserError(
-      "base_classes",
-      f"`base_classes={base}` is not possible with {num_classes} classes",
-      f"choose a number from 0 to {num_classes - 1}",
-    )
-  if phases < 1:
-    raise UserError(
-      "phases",
-      f"`phases={phases}` brings nothing new",
-      "use `phases=1` or more",
-    )
+  check_count("base_classes", base, most=num_classes)
+  check_count("phases", phases, least=1)
   rest = num_classes - base
   if not rest:
     raise UserError(

@@ -39,9 +39,8 @@ def not_private(path: Path) -> str | None:
   """
   if os.name != "posix":
     return None
-  ours = (
-    default_directory()
-  )  # Whoever writes there could replace what is below.
+  ours = default_directory()
+  # Whoever writes there could replace what is below.
   for folder in (path, ours) if path.is_relative_to(ours) else (path,):
     status = folder.stat()
     if status.st_uid != os.geteuid():

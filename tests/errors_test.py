@@ -6,10 +6,11 @@ from pathlib import Path
 import pickle
 import re
 
+import numpy as np
 import pytest
 
 from mnemonics_jax import data
-from mnemonics_jax.errors import DiskError, UserError
+from mnemonics_jax.errors import DiskError, UserError, check_count
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +32,18 @@ def test_copies_say_the_same(duplicate):
   error = duplicate(data.DataError("data_dir", "nothing", "look elsewhere"))
   assert type(error) is data.DataError and error.field == "data_dir"
   assert str(error) == "nothing; look elsewhere."
+
+
+@pytest.mark.parametrize("value", [3, np.int64(7)])
+def test_counts_within_their_bounds_pass(value):
+  check_count("epochs", value, least=3, most=7)
+
+
+@pytest.mark.parametrize("value", [2, 8, 5.0, float("nan"), "5", None])
+def test_other_counts_are_refused(value):
+  with pytest.raises(UserError, match="whole number, from 3 to 7") as refused:
+    check_count("epochs", value, least=3, most=7)
+  assert refused.value.field == "epochs"
 
 
 def _spoken(path):

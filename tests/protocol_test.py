@@ -48,13 +48,15 @@ def test_split_phases(arguments, expected):
   [
     ((100, 0), "phases", "`phases=0`"),
     ((100, -1), "phases", "`phases=-1`"),
+    ((100, 1.5), "phases", "`phases=1.5` .* whole"),
     ((100, 51), "phases", "`phases=51` .*; use `phases=50` or fewer"),
     ((10, 2, 10), "base_classes", "leaves no class for `phases=2`"),
     ((10, 2, 11), "base_classes", "`base_classes=11`"),
     ((10, 2, -1), "base_classes", "`base_classes=-1`"),
+    ((10, 2, 2.5), "base_classes", "`base_classes=2.5` .* whole"),
   ],
 )
-def test_impossible_splits_name_the_setting(arguments, field, part):
+def test_impossible_splits_name_the_setting(unchecked, arguments, field, part):
   with pytest.raises(UserError, match=part) as refused:
     protocol.split_phases(*arguments)
   assert refused.value.field == field

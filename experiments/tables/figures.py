@@ -1,6 +1,7 @@
 """Figures of a table, seeds merged: curves (4, S1), moving exemplars (S2)."""
 
 from collections.abc import Iterator, Sequence
+import contextlib
 from pathlib import Path
 import statistics
 
@@ -9,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.tables import cells as table_cells
-from experiments.tables.cells import Sheet
+from experiments.tables.cells import Cell, Sheet
 from experiments.tables.rows import UPPER_BOUND, Row
 from mnemonics_jax.report import drawing, words
 from mnemonics_jax.report.changes import measured
 from mnemonics_jax.report.distances import side_by_side
 from mnemonics_jax.report.drawing import COLORS, INK, MARKERS, Drawing, number
 from mnemonics_jax.report.merging import merge_seeds
-from mnemonics_jax.runs import load_run
+from mnemonics_jax.runs import Run, WorkdirError, load_run
 
 _PANELS = {None: "reported read-out", "nme": "nearest mean of exemplars (nme)"}
 
@@ -46,9 +47,7 @@ def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
   """For every row that learns exemplars: how far they move, by N."""
   for row in sheet.shown:
     by_phases = {
-      phases: merge_seeds(
-        [load_run(root / c["workdir"]) for c in sheet.of(row.name, phases)]
-      )
+      phases: merge_seeds(_runs(root, sheet.of(row.name, phases)))
       for phases in sheet.phases
     }
     # Of runs that are not alike in all but their seeds, the first is shown.
@@ -59,6 +58,15 @@ def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
       yield side_by_side(
         f"{name}_distances_{row.name}", [*runs.values()], titles
       )
+
+
+def _runs(root: Path, cells: Sequence[Cell]) -> list[Run]:
+  """Those that are still there: of others the table has the numbers."""
+  found = []
+  for cell in cells:
+    with contextlib.suppress(WorkdirError):
+      found.append(load_run(root / cell["workdir"]))
+  return found
 
 
 def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:

@@ -147,6 +147,10 @@ def _run(task: _Task, dataset: Dataset, options: dict[str, Any]) -> Cell:
 
 
 def _finished_run(workdir: Path) -> Run | None:
+  """The run in a directory; None if it has to go on, or to be mended."""
   if not layout.results_path(workdir).exists():
     return None
-  return load_run(workdir)
+  try:
+    return load_run(workdir)
+  except layout.DamagedFile:
+    return None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
+from experiments import presets
 from experiments.paper import BASELINE, COMPONENTS, METHODS
 from experiments.settings import Settings
 from mnemonics_jax import data, registry
@@ -142,9 +143,8 @@ def memory(table: str, dataset: str) -> dict[str, str]:
   """The memory of a table where it is not the preset's."""
   if table != "s1":
     return {}
-  if dataset == "digits":
-    return {"memory": "total:20"}
-  return {"memory": f"total:{20 * (data.SOURCES[dataset].classes or 0)}"}
+  usual = f"total:{20 * (data.SOURCES[dataset].classes or 0)}"
+  return {"memory": presets.TOTALS.get(dataset, usual)}
 
 
 def settings(

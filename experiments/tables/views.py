@@ -7,7 +7,7 @@ from typing import Any
 from experiments.tables import cells as table_cells
 from experiments.tables import differences, published
 from experiments.tables.cells import Cell, Sheet
-from mnemonics_jax.data import SOURCES
+from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.report import drawing, markup, page
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
@@ -22,7 +22,7 @@ _DOUBTFUL = " †"  # Marks numbers that the paper prints otherwise elsewhere.
 
 
 def title(sheet: Sheet) -> str:
-  name = SOURCES[sheet.dataset].title
+  name = title_of(sheet.dataset)
   return f"Table {sheet.table.upper()} on {name}, --preset={sheet.preset}"
 
 
@@ -33,7 +33,7 @@ def introduction(sheet: Sheet) -> list[str]:
     " half-width of its 95 % confidence interval (Student's t; none where there"
     " is one seed)"
   )
-  name = SOURCES[sheet.dataset].title
+  name = title_of(sheet.dataset)
   if published.columns(sheet.dataset):
     text = [
       "Columns “paper” repeat what Liu et al. (CVPR 2020) print in their Table"

@@ -11,6 +11,7 @@ from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import environment, files, layout, lock
+from mnemonics_jax.runs.schema import Each
 
 
 def path_of(request: Request, suffix: str) -> Path:
@@ -87,11 +88,20 @@ def _picture(request: Request, name: str) -> Path:
 def _read(path: Path) -> dict[str, Any]:
   """What earlier commands have written of a table."""
   try:
-    return layout.read_json(path) if path.exists() else {}
-  except layout.WorkdirError as error:
+    return layout.read_json(path, _RECORD) if path.exists() else {}
+  except layout.DamagedFile as error:
     raise UserError(
-      "root", f"{path} is damaged", "remove it, and it is written again"
+      "root", error.problem, "remove it, and it is written again"
     ) from error
+
+
+_RECORD = {
+  "commands": [str],
+  "environment": {},
+  "cells": Each(
+    {"row": str, "phases": int, "seed": int, "workdir": str, "status": str}
+  ),
+}
 
 
 def _merge(

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 import dataclasses
-import numbers
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from jaxtyping import Array
 import optax
 
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.types import Exemplars, PyTree, Variables
 
 ApplyFn = Callable[..., Array]
@@ -128,18 +127,14 @@ class BilevelConfig:
           f"`{name}={getattr(self, name)}` is not known",
           f"choose one of {', '.join(choices)}",
         )
-    for name, least in _LEAST.items():
-      value: Any = getattr(self, name)
-      if value is None:
-        continue
-      whole = isinstance(value, numbers.Integral)
-      if name in _COUNTS and not whole:
+    for name, least in _COUNTS.items():
+      if getattr(self, name) is not None:
+        check_count(name, getattr(self, name), least)
+    for name in ("inner_lr", "outer_lr", "max_change"):
+      value = getattr(self, name)
+      if value is not None and not 0 <= value < float("inf"):
         raise UserError(
-          name, f"`{name}={value}` is not a whole number", "round it"
-        )
-      if not least <= value < float("inf"):  # NaN is neither.
-        raise UserError(
-          name, f"`{name}={value}` cannot be used", f"{least} is the least"
+          name, f"`{name}={value}` cannot be used", "0 is the least"
         )
     if self.max_change is not None and self.max_change % 1:
       raise UserError(
@@ -187,7 +182,6 @@ _COUNTS = dict(
   batch_size=1,
   frequencies=1,
 )
-_LEAST = dict(**_COUNTS, inner_lr=0, outer_lr=0, max_change=0)
 
 
 DEFAULT = BilevelConfig()

@@ -5,7 +5,6 @@
 """
 
 import dataclasses
-import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ from mnemonics_jax.bilevel import base_level
 from mnemonics_jax.bilevel.batches import shuffle, take
 from mnemonics_jax.bilevel.config import DEFAULT, BilevelConfig
 from mnemonics_jax.bilevel.problem import Problem, embed
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import check_count
 from mnemonics_jax.nn.jpeg import low_pass
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.types import Exemplars, PyTree
@@ -90,10 +89,7 @@ def steps(problem: Problem, state: BilevelState, count: int) -> BilevelState:
   Raises:
     FloatingPointError: a loss or a pixel is not finite.
   """
-  if not isinstance(count, numbers.Integral) or count < 0:
-    raise UserError(
-      "count", f"`count={count}` is not a number of steps", "give a whole one"
-    )
+  check_count("count", count)
   epoch, first = divmod(int(state.step), problem.steps)
   if first == 0:
     state = state._replace(sums=_no_sums())

@@ -38,6 +38,8 @@ class Source(NamedTuple):
     help: what it consists of.
     classes: how many it has; None if that depends on a directory.
     options: arguments of `load` that a user may choose.
+    streams: whether `load` takes `stream`, too, as `phase.Config` has it: when
+      images are read. Those of others are in memory, or never are.
   """
 
   module: str
@@ -45,6 +47,7 @@ class Source(NamedTuple):
   help: str
   classes: int | None = None
   options: Mapping[str, Option] = types.MappingProxyType({})
+  streams: bool = False
 
 
 _IMAGENET = {
@@ -87,7 +90,7 @@ SOURCES = {
   ),
   "folder": Source(
     "mnemonics_jax.data.folder",
-    "image folder",
+    "an image folder",
     "images of your own, a directory for each class",
     options={
       "image_size": Option(
@@ -100,6 +103,7 @@ SOURCES = {
         bool, "stop at an unreadable image instead of skipping it"
       ),
     },
+    streams=True,
   ),
   "imagenet": Source(
     "mnemonics_jax.data.imagenet",
@@ -117,3 +121,12 @@ SOURCES = {
   ),
 }
 """The data sets by name."""
+
+
+def title_of(name: str) -> str:
+  """What people call a data set; one that is not known here has its own name.
+
+  >>> title_of("cifar100"), title_of("my pets")
+  ('CIFAR-100', 'my pets')
+  """
+  return SOURCES[name].title if name in SOURCES else name

@@ -9,6 +9,7 @@ import numpy as np
 from mnemonics_jax import protocol
 from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.images import Images, varies
+from mnemonics_jax.errors import check_count
 
 
 class PhaseData(NamedTuple):
@@ -113,6 +114,8 @@ class ClassStream:
     images_per_class: int | None = None,
     joint: bool = False,
   ):
+    if images_per_class is not None:
+      check_count("images_per_class", images_per_class, least=1)
     self._dataset = dataset
     rank = np.empty(len(order), np.int32)
     rank[np.asarray(order)] = np.arange(len(order))
@@ -191,6 +194,7 @@ def stream(
     images_per_class: keep only the first training images of each class.
     joint: let every phase see the training data of earlier ones too.
   """
+  check_count("order_seed", order_seed, most=2**32 - 1)
   classes = len(dataset.class_names)
   return ClassStream(
     dataset,

@@ -11,7 +11,7 @@ import numpy as np
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import phase
 from mnemonics_jax.bilevel import BilevelConfig
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.learner import asking, beginning, following, inputs
 from mnemonics_jax.learner.known import Known, Scores, grown, room_for
 from mnemonics_jax.learner.presets import PRESETS, fields
@@ -51,7 +51,7 @@ class Learner:
       whose `features(images, train)`, or else `__call__`, returns features; or
       what is used as a `Network` is.
     method: the base method, by name or as a value.
-    exemplars: `random`, `herding` or `mnemonics`.
+    exemplars: `random`, `herding`, `selected` or `mnemonics`.
     memory: what may be kept, such as `per_class:20`, `total:2000` or
       `per_class_bytes:61440`.
     preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes) or
@@ -101,10 +101,8 @@ class Learner:
           f"`{field}={value}` is not known",
           f"choose one of {', '.join(choices)}",
         )
-    if self.room < 1:
-      raise UserError(
-        "room", f"`room={self.room}` holds no class", "give it 1 or more"
-      )
+    check_count("room", self.room, least=1)
+    check_count("seed", self.seed, most=2**32 - 1)
     memory_lib.parse(self.memory)
     memory_lib.parse_codec(self.codec)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import numbers
 import re
 
 import numpy as np
@@ -29,12 +30,7 @@ class PerClass:
   images: int = 20
 
   def __post_init__(self):
-    if self.images < 1:
-      raise UserError(
-        "memory",
-        f"`memory={self}` keeps nothing",
-        "use per_class:1 or more",
-      )
+    _check_budget(self, self.images)
 
   def allowance(self, classes_seen: int) -> int:
     """Exemplars every class may keep once `classes_seen` are known."""
@@ -63,10 +59,7 @@ class Total:
   images: int = 2000
 
   def __post_init__(self):
-    if self.images < 1:
-      raise UserError(
-        "memory", f"`memory={self}` keeps nothing", "use a positive budget"
-      )
+    _check_budget(self, self.images)
 
   def allowance(self, classes_seen: int) -> int:
     """Exemplars every class may keep once `classes_seen` are known."""
@@ -97,7 +90,7 @@ class PerClassBytes:
   images: int | None = None
 
   def __post_init__(self):
-    _check_bytes(self)
+    _check_budget(self, self.bytes)
 
   def allowance(self, classes_seen: int) -> int:
     """Exemplars every class may keep once `classes_seen` are known."""
@@ -130,7 +123,7 @@ class TotalBytes:
   images: int | None = None
 
   def __post_init__(self):
-    _check_bytes(self)
+    _check_budget(self, self.bytes)
 
   def allowance(self, classes_seen: int) -> int:
     """Exemplars every class may keep once `classes_seen` are known."""
@@ -154,10 +147,13 @@ _KINDS = {
 }
 
 
-def _check_bytes(policy):
-  if policy.bytes < 1:
+def _check_budget(policy, budget):
+  if not isinstance(budget, numbers.Integral) or budget < 1:
+    kind = str(policy).split(":")[0]
     raise UserError(
-      "memory", f"`memory={policy}` keeps nothing", "use a positive budget"
+      "memory",
+      f"`memory={policy}` cannot be used",
+      f"use {kind}:1 or a larger whole number",
     )
 
 

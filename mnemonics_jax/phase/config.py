@@ -7,7 +7,7 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import registry
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data.stream import StreamShape
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.memory import Codec, MemoryPolicy, PerClass, Raw, WebP
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip, NoAugmentation
@@ -118,25 +118,22 @@ class Config:
       )
     self.codec.check(self.shape.image_shape)
     rehearsal.check(self.rehearsal)
-    if self.drift < 0 or (self.drift and self.imitate):
+    check_count("drift", self.drift)
+    if self.drift and self.imitate:
       raise UserError(
         "drift",
-        f"`drift={self.drift}` cannot be used"
-        + (" with `imitate`" if self.imitate else ""),
-        "use 1 or more, or leave it out",
+        f"`drift={self.drift}` cannot be used with `imitate`",
+        "leave out one of them",
       )
+    check_count("adjust_parts", self.adjust_parts, least=2)
+    if self.exemplar_chunk is not None:
+      check_count("exemplar_chunk", self.exemplar_chunk, least=1)
     if (self.learned or self.adjust) and isinstance(self.codec, WebP):
       raise UserError(
         "codec",
         f"`codec={self.codec}` has no gradient, and exemplars are learned through"
         " it",
         "use jpeg or raw, or exemplars that are chosen and not adjusted",
-      )
-    if self.adjust_parts < 2:
-      raise UserError(
-        "adjust_parts",
-        f"`adjust_parts={self.adjust_parts}` leaves no part to validate by",
-        "use 2 or more",
       )
     memory_lib.check(
       self.memory, self.shape.classes_per_phase, self.shape.smallest_class

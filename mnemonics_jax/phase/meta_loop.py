@@ -62,24 +62,24 @@ class Change(NamedTuple):
 
 def learn(phase, key, images, labels, variables, valid, *, rows, **options):
   """One call of the meta loop; the arguments are those of `in_chunks`."""
-  level, how = phase.config.level, phase.config
+  level, settings = phase.config.level, phase.config
   start, active, more = level.start(variables), phase.classes.seen, {}
-  if how.imitate:
+  if settings.imitate:
     follow = imitation.imitated(
       phase, variables, images, labels, level.config.inner_steps
     )
     if follow is not None:
-      level = level.imitating(how.model, how.method)
+      level = level.imitating(settings.model, settings.method)
       start, active, more["inner_data"] = follow
   valid_rows = options.pop("valid_rows")
   config = level.config
-  if how.drift:  # Features are new in every step.
+  if settings.drift:  # Features are new in every step.
     config = dataclasses.replace(
-      config, batch_size=how.bilevel.batch_size or _DRIFT_BATCH
+      config, batch_size=settings.bilevel.batch_size or _DRIFT_BATCH
     )
   rows, valid_rows = mesh.round_up(rows), mesh.round_up(valid_rows)
   inputs, input_labels = valid
-  kind = bilevel.Features if how.learned_on_features else bilevel.Exemplars
+  kind = bilevel.Features if settings.learned_on_features else bilevel.Exemplars
   data = kind(
     mesh.put_sharded(inputs, valid_rows),
     _pad(input_labels, valid_rows),
@@ -89,9 +89,9 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
 
   @functools.cache  # What was learned before an interruption needs none.
   def problem():
-    if how.drift:
+    if settings.drift:
       more["starts"] = imitation.drifted(
-        phase, variables, images, labels, how.drift
+        phase, variables, images, labels, settings.drift
       )
     return bilevel.prepare(
       exemplars,
@@ -104,7 +104,7 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
     )
 
   def judge(learned):
-    kept = memory_lib.round_trip(how.codec, learned)
+    kept = memory_lib.round_trip(settings.codec, learned)
     padded = (
       _padded_exemplars(x, labels, rows).images for x in (images, learned, kept)
     )
@@ -117,7 +117,7 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
     lambda state: state.images,
     config.epochs,
     len(labels),
-    judge=None if how.codec.exact else judge,
+    judge=None if settings.codec.exact else judge,
     **options,
   )
 

@@ -8,7 +8,7 @@ from typing import Any
 import optax
 
 from mnemonics_jax import registry
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import UserError, check_count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,11 @@ class Schedule:
         f"`curve={self.curve}` is not known",
         f"choose one of {', '.join(registry.CURVES)}",
       )
+    check_count("epochs", self.epochs)
+    check_count("batch_size", self.batch_size, least=1)
+    for milestone in self.milestones:
+      check_count("milestones", milestone)
     wanted = {
-      "epochs": (self.epochs >= 0, "0 or more"),
-      "batch_size": (self.batch_size >= 1, "1 or more"),
       "learning_rate": (0 < self.learning_rate < math.inf, "positive"),
       "decay": (0 < self.decay < math.inf, "positive"),
       "momentum": (0 <= self.momentum < 1, "between 0 and 1"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.report.drawing import shorten
 from mnemonics_jax.report.words import listed
 from mnemonics_jax.runs.finished import Run
@@ -60,6 +61,6 @@ def _titles(group: Sequence[Run]) -> list[str]:
   """What the data of a group may be called, ever longer."""
   results = max((r.results for r in group), key=lambda r: len(r["class_names"]))
   names = [shorten(name) for name in results["class_names"]]
-  title = results["dataset"]
+  title = title_of(results["dataset"])
   counted = f"{title}, {len(names)} class{'es' * (len(names) > 1)}"
   return [title, counted, f"{counted}: {listed(names, most=3)}"]

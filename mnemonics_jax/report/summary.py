@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mnemonics_jax import registry
+from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.report import failures
 from mnemonics_jax.report.estimate import format_duration
 from mnemonics_jax.report.tables import (
@@ -49,7 +50,7 @@ def describe(results: Mapping[str, Any]) -> str:
   base, *later = results["classes_per_phase"]
   text = (
     f"A network learned to tell {base + sum(later)} classes of "
-    f"{results['dataset']} apart"
+    f"{title_of(results['dataset'])} apart"
   )
   if not later:
     text += " in a single phase. "

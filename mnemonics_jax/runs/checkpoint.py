@@ -50,6 +50,10 @@ class Damaged(Exception):
     self.path = path
 
 
+class Misplaced(Damaged):
+  """A checkpoint is whole, but was written for another place."""
+
+
 def save(
   path: Path,
   tree: PyTree,
@@ -154,7 +158,7 @@ def _checked_info(path, place, found=None):
     for name, here in (place or {}).items():
       if made_for.get(name, here) != here:
         there = made_for[name]
-        raise Damaged(path, f"it was written for {name} {there}, not {here}")
+        raise Misplaced(path, f"it was written for {name} {there}, not {here}")
     return json.loads((path / INFO).read_bytes())
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
     raise Damaged(path, error) from error

@@ -46,7 +46,7 @@ HEADER = {
   "title": str,  # A name for people.
   "dataset": str,
   "method": str,
-  "exemplars": str,  # "random", "herding" or "mnemonics".
+  "exemplars": str,  # "random", "herding", "selected" or "mnemonics".
   "memory": str,  # "per_class:20", "total:2000", "per_class_bytes:61440"...
   "codec": Maybe(str),  # "raw", "jpeg:75"...: how exemplars are kept.
   "readout": str,  # The read-out that counts for this method.
@@ -90,9 +90,8 @@ PHASE = {
 SEED_RESULT = {
   "seed": int,
   "phases": [PHASE],
-  "average": Each(
-    NUMBER
-  ),  # By read-out: mean accuracy of the phases that tested all classes.
+  # By read-out: mean accuracy of the phases that tested all classes.
+  "average": Each(NUMBER),
   # By read-out: what accuracy on the base classes lost from phase 0 to the end.
   # Null if one of them did not test all classes.
   "forgetting": Each(OrNull(NUMBER)),

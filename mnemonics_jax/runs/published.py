@@ -3,9 +3,9 @@
   model.safetensors   its arrays
   base_model.json     what it was trained on, how, and how well it does
 
-`--base_models` finds it like any other base model: by what decides its numbers.
-`--base_model`, and the learner's field of that name, take it whatever later phases
-do, as long as it knows the same classes.
+A run finds it among its `base_models` like any other: by what decides its numbers.
+As `base_model` of a run, or of a learner, it is taken whatever later phases do, as
+long as it knows the same classes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ _ABOUT = {
   "dataset": str,
   "class_names": [str],  # Of the rows of the head.
   "accuracy": {},  # By read-out, on the test images of these classes.
-  "made_with": list,  # By which `--base_models` finds it.
+  "made_with": list,  # By which `base_models` finds it.
   "weights_sha256": str,
 }
 

@@ -10,9 +10,12 @@ import gc
 import logging
 import sys
 import threading
+import time
 import warnings
 
 _VOICES = ("absl", "asyncio", "concurrent.futures")
+# Seconds for a thread that has failed, and for what it had begun.
+_LONGEST, _AFTER = 10.0, 0.5
 
 
 @contextlib.contextmanager
@@ -38,10 +41,19 @@ def other_threads() -> Iterator[None]:
     try:
       yield
     except BaseException:
-      gc.collect()  # Half of a coroutine complains when it goes.
+      _let_end()
       raise
     finally:
       for hook, function in zip(hooks, before, strict=True):
         setattr(*hook, function)
       for logger, was in zip(loggers, were_disabled, strict=True):
         logger.disabled = was
+
+
+def _let_end():
+  """Waits for what would complain later, of an error that is known."""
+  for thread in threading.enumerate():
+    if type(thread).__module__.startswith("orbax."):
+      threading.Thread.join(thread, _LONGEST)  # Its own raises the error again.
+  time.sleep(_AFTER)  # Kernels call back, and find that nobody waits for them.
+  gc.collect()  # Half of a coroutine complains when it goes.

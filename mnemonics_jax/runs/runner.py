@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mnemonics_jax.data.stream import ClassStream
-from mnemonics_jax.errors import UserError
+from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.nn.identity import identity
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase import Config, cost, feed, train_model
@@ -201,6 +201,8 @@ def description(
 
 def _check(config, stream, seeds):
   """Refuses what could not be computed, before anything is written."""
+  for seed in seeds:
+    check_count("seeds", seed, most=2**32 - 1)
   if not seeds or len(set(seeds)) < len(seeds):
     raise UserError(
       "seeds", f"`seeds={list(seeds)}` must name each once", "write `seeds=0,1`"

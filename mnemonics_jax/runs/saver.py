@@ -175,11 +175,12 @@ class Saver(Journal):
       self.clock.restart(info["seconds"])
       log_size = info["log"]
     if damaged and log_size is None and not unfit:
+      whole = isinstance(damaged[0], checkpoint.Misplaced)
       raise UserError(
         "workdir",
         f"{damaged[0]}, and there is no older checkpoint",
-        f"restore it from a copy, or remove {self.directory} to begin seed"
-        f" {self.seed} again",
+        f"{'move it back' if whole else 'restore it from a copy'}, or remove"
+        f" {self.directory} to begin seed {self.seed} again",
       )
     if log_size is None:
       log_size = self.log.start_of(self.seed)

@@ -194,7 +194,7 @@ def test_steps_are_whole(unchecked, count):
     EXEMPLARS, VARIABLES, (IMAGES, LABELS), apply_fn=apply_fn, config=ALL
   )
   state = bilevel.init(jax.random.key(0), EXEMPLARS, ALL)
-  with pytest.raises(ValueError, match=f"`count={count}` is not a number of"):
+  with pytest.raises(ValueError, match=f"`count={count}` .* whole number"):
     bilevel.steps(problem, state, count)
   with pytest.raises(ValueError, match=r"parts=1.5 .* whole number"):
     bilevel.init_parts(jax.random.key(0), EXEMPLARS, ALL, parts=1.5)

@@ -24,8 +24,14 @@ def test_every_source_takes_what_load_gives(name):
   assert {"cache_dir", "report", "share"} <= {p.name for p in others}
   assert all(p.default is not p.empty for p in others)
   kinds = {p.name: type(p.default) for p in others} | {"data_dir": str}
+  assert source.streams == ("stream" in kinds)
   for option, words in source.options.items():
     assert (words.kind, bool(words.help)) == (kinds[option], True)
+
+
+def test_people_know_data_sets_by_their_titles():
+  assert data.sources.title_of("cifar100") == "CIFAR-100"
+  assert data.sources.title_of("my pets") == "my pets"
 
 
 def test_a_new_source_is_a_module_and_a_line(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from support import tiny
 
 from mnemonics_jax import data as data_lib
 from mnemonics_jax.data import ClassStream
+from mnemonics_jax.errors import UserError
 
 DATA = tiny.dataset()
 ORDER = [4, 2, 0, 5, 1, 3]
@@ -51,6 +52,23 @@ def test_images_per_class_limits_training_only():
   stream = ClassStream(DATA, ORDER, (6,), images_per_class=4)
   assert stream.class_sizes == (4,) * 6
   assert len(stream[0].labels) == 24 and len(stream[0].test_labels) == 36
+
+
+@pytest.mark.parametrize(
+  "wrong",
+  [
+    dict(images_per_class=0),
+    dict(images_per_class=2.5),
+    dict(order_seed=-1),
+    dict(order_seed=1.5),
+    dict(phases=1.5),
+  ],
+)
+def test_counts_are_refused_by_their_name(unchecked, wrong):
+  (name,) = wrong
+  with pytest.raises(UserError, match=f"`{name}=.* whole") as refused:
+    data_lib.stream(DATA, **{"phases": 2, **wrong})
+  assert refused.value.field == name
 
 
 def test_phases_out_of_range():

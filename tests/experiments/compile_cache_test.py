@@ -103,6 +103,7 @@ def test_a_directory_of_others_is_not_used(tmp_path, monkeypatch, capsys):
     assert sorted(path.rglob("*")) == before
     told = capsys.readouterr().err
     assert told.startswith(f"Note: others may write to {folder}, so compiled")
+    assert told.endswith("; remove it, and one of your own is made.\n")
     assert told.count("\n") == 1
     folder.chmod(0o700)
   someone_else = os.geteuid() + 1

@@ -48,6 +48,14 @@ def test_a_preset_that_is_the_papers_no_more_says_why():
   ) in told(changed)
 
 
+def test_data_are_called_what_people_call_them():
+  settings = dataclasses.replace(PLAIN, dataset="folder")
+  for name, title in (("cifar100", "CIFAR-100"), ("my pets", "my pets")):
+    dataset = dataclasses.replace(tiny.dataset(), name=name)
+    text = plan.describe(settings, *build(settings, dataset), Path("runs/out"))
+    assert f"Learning the 6 classes of {title} with" in text
+
+
 def test_classes_and_device_are_named():
   _, classes, device = describe().splitlines()
   assert classes.startswith("Classes, in the order they are learned: class ")

@@ -31,7 +31,10 @@ def _shell(code: str, streams: str, cwd: Path) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_no_file_gets_the_number_of_a_closed_stream(tmp_path, streams):
   """What libraries print would be written into it."""
-  code = "file = open('out', 'w'); file.write(str(file.fileno())); print('x')"
+  code = (
+    "file = open('out', 'w'); file.write(str(file.fileno()));"
+    " print('x', sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.read())"
+  )
   done = _shell(code, streams, tmp_path)
   assert done.returncode == 0, done
   assert int((tmp_path / "out").read_text()) > 2
@@ -41,6 +44,15 @@ def test_a_pipe_that_nobody_reads_ends_it_quietly(tmp_path):
   code = "[print('x' * 1000) for _ in range(1000)]"
   done = _shell(code, "| head -1 > /dev/null; exit ${PIPESTATUS[0]}", tmp_path)
   assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("asked", ["", "--help"])
+def test_a_full_place_for_what_is_printed_is_one_sentence(tmp_path, asked):
+  code = "print('x' * 100_000)"
+  done = _shell(code, f"{asked} > /dev/full", tmp_path)
+  assert done.returncode == 2
+  assert done.stderr.startswith("error: A file cannot be written (No space")
+  assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_questions_that_cannot_be_answered(learned):
     ("transfer", "up", "in_out"),
     ("init_exemplars", "best", "random"),
     ("room", 0, "1 or more"),
+    ("seed", -1, "whole number"),
   ],
 )
 def test_settings_that_cannot_be_used(field, value, part):

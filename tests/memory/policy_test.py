@@ -32,6 +32,16 @@ def test_broken_memory_policies_are_refused(text):
     memory.parse(text)
 
 
+@pytest.mark.parametrize("kind", memory.MemoryPolicy.__args__)
+@pytest.mark.parametrize("budget", [0, -1, 2.5, "3"])
+def test_budgets_are_whole(unchecked, kind, budget):
+  with pytest.raises(
+    UserError, match=f"`memory=.*:{budget}`.*whole"
+  ) as refused:
+    kind(budget)
+  assert refused.value.field == "memory"
+
+
 def test_budgets_that_cannot_be_met_are_refused():
   with pytest.raises(UserError, match="at least total:10"):
     memory.check(memory.Total(9), (5, 5), 100)

@@ -116,12 +116,22 @@ def test_a_memory_that_ends_with_too_few_of_a_class_is_refused(
   _config(policy)
 
 
-def test_old_exemplars_need_parts_to_be_validated_by():
-  with pytest.raises(
-    UserError, match=r"`adjust_parts=1`.*2 or more"
-  ) as refused:
-    _config(memory.PerClass(3), adjust_parts=1)
-  assert refused.value.field == "adjust_parts"
+@pytest.mark.parametrize(
+  "field, value, least",
+  [
+    ("adjust_parts", 1, 2),  # Nothing would be left to validate by.
+    ("adjust_parts", 2.5, 2),
+    ("exemplar_chunk", 0, 1),
+    ("exemplar_chunk", 1.5, 1),
+    ("drift", -1, 0),
+    ("drift", 0.5, 0),
+  ],
+)
+def test_counts_are_whole_and_large_enough(unchecked, field, value, least):
+  problem = f"`{field}={value}`.*{least} or more"
+  with pytest.raises(UserError, match=problem) as refused:
+    _config(memory.PerClass(3), **{field: value})
+  assert refused.value.field == field
 
 
 def test_equal_configurations_are_equal_keys():

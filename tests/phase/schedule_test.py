@@ -53,7 +53,10 @@ def test_the_last_batch_of_an_epoch_is_a_step_too(images, steps):
   "wrong",
   [
     dict(epochs=-1),
+    dict(epochs=1.5),
     dict(batch_size=0),
+    dict(batch_size=2.5),
+    dict(milestones=(80, -1)),
     dict(learning_rate=0.0),
     dict(learning_rate=float("nan")),
     dict(decay=0.0),
@@ -62,7 +65,7 @@ def test_the_last_batch_of_an_epoch_is_a_step_too(images, steps):
     dict(weight_decay=-0.1),
   ],
 )
-def test_what_cannot_train_is_refused_by_its_name(wrong):
+def test_what_cannot_train_is_refused_by_its_name(unchecked, wrong):
   (name,) = wrong
   with pytest.raises(UserError, match=f"`{name}=") as refused:
     Schedule(**wrong)

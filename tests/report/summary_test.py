@@ -28,6 +28,13 @@ def test_phases_are_told_in_words(made, groups, words):
   assert f"{sum(groups)} classes of digits" in text and words in text
 
 
+def test_data_have_the_names_people_know(made):
+  results = made().results
+  for name, title in (("cifar100", "CIFAR-100"), ("my pets", "my pets")):
+    text = summary.describe(results | {"dataset": name})
+    assert f"classes of {title} apart" in text
+
+
 def test_methods_have_the_names_people_know(made):
   text = summary.describe(made(method="icarl", exemplars="random").results)
   assert "trained with iCaRL" in text and "random exemplars" in text

@@ -193,8 +193,8 @@ def test_another_order_of_classes_is_another_run(tmp_path, monkeypatch):
     runs.run(config, other, tmp_path / "out")
 
 
-@pytest.mark.parametrize("seeds", [(), (0, 0)])
-def test_seeds_are_named_once(tmp_path, seeds):
+@pytest.mark.parametrize("seeds", [(), (0, 0), (-1,), (1.5,), "0", (2**32,)])
+def test_seeds_are_whole_and_named_once(unchecked, tmp_path, seeds):
   config, stream = tiny.setup(methods.LwF())
   with pytest.raises(UserError, match="seeds"):
     runs.run(config, stream, tmp_path / "out", seeds=seeds)

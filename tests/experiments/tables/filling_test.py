@@ -115,6 +115,20 @@ def test_a_cell_that_another_command_has_ended_meanwhile_counts(
   assert [cell["status"] for cell in sheet.cells] == ["finished"] * 2
 
 
+@pytest.mark.parametrize("name", ["results.json", "config.json"])
+def test_a_cell_with_a_damaged_file_is_run_again_which_mends_it(
+  tmp_path, digits, monkeypatch, name
+):
+  request = tables.request(tmp_path, rows="herding", seeds="0,1", phases="2")
+  tables.make_up(request, data=digits.checksum)
+  cell = *next(iter(request.cells())), digits.checksum
+  (request.workdir(*cell) / name).write_text("{")
+  runs = Runs()
+  monkeypatch.setattr(running, "run", runs)
+  fill(request, digits)
+  assert runs.started == [("herding", 0)]
+
+
 def test_what_cannot_be_run_is_refused_before_anything_is(
   tmp_path, digits, monkeypatch
 ):

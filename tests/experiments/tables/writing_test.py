@@ -5,6 +5,7 @@ import functools
 import json
 import os
 from pathlib import Path
+import shutil
 import subprocess
 import sys
 
@@ -116,14 +117,27 @@ def test_a_pending_cell_does_not_replace_what_another_command_has_ended(
   assert tables.written(request)[0]["cells"][key]["status"] == "failed"
 
 
-def test_a_damaged_table_says_what_to_do(tmp_path):
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"cells": {"a": 3}}'])
+def test_a_damaged_table_says_what_to_do(tmp_path, text):
   request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
   path = tmp_path / "tables" / f"{request.name}.json"
   path.parent.mkdir()
-  path.write_text("{")
+  path.write_text(text)
   with pytest.raises(UserError, match="remove it, and it is written again"):
     write_table(request, {}, draw=False)
-  assert path.read_text() == "{"
+  assert path.read_text() == text
+
+
+def test_a_run_that_is_gone_costs_its_picture(tmp_path):
+  request = tables.request(tmp_path, rows="mnemonics", seeds="0,1", phases="2")
+  for row, phases, seed in request.cells():
+    workdir = request.workdir(row, phases, seed, tables.DATA)
+    report_fixture.write(workdir, seeds=(seed,), learned=True)
+  cells = cells_of(request, made=True)
+  shutil.rmtree(workdir)
+  write_table(request, cells, draw=True)
+  record, text, _ = tables.written(request)
+  assert len(record["cells"]) == 2 and "## How far exemplars move" in text
 
 
 def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
