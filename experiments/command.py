@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import re
+import signal
 import sys
 
 from absl import app, flags
@@ -63,13 +64,26 @@ def run(
     except Stopped as stopped:
       print(stopped, file=sys.stderr)
       sys.exit(stopped.code)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
       print("\nStopped.", file=sys.stderr)
-      sys.exit(_INTERRUPTED)
+      sys.exit(exit_code(interrupt))
     except OSError as error:
       _end_for(error)
 
-  app.run(guarded, flags_parser=parse)
+  # Where no run listens, such as in the middle of its report.
+  before = signal.signal(signal.SIGTERM, _terminate)
+  try:
+    app.run(guarded, flags_parser=parse)
+  finally:
+    signal.signal(signal.SIGTERM, before)
+
+
+class _Terminated(KeyboardInterrupt):
+  """Ctrl-C, from a program."""
+
+
+def _terminate(*_):
+  raise _Terminated
 
 
 def _open_closed_streams():
@@ -143,7 +157,7 @@ def _end_for(error: OSError):
 
 
 _MISTAKES = (UserError, WorkdirError)
-_MISTAKE, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
+_MISTAKE, _INTERRUPTED, _BROKEN_PIPE, _TERMINATED = 2, 130, 141, 143
 
 
 # Settings of the library whose flag has another name.
@@ -175,6 +189,8 @@ def exit_code(error: BaseException) -> int:
   """How a command ends that this error has reached."""
   if isinstance(error, _MISTAKES):
     return _MISTAKE
+  if isinstance(error, _Terminated):
+    return _TERMINATED
   return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 

@@ -1,6 +1,8 @@
 """How a command ends, and how it shows what the library says."""
 
 import errno
+import os
+import signal
 import sys
 
 from absl import flags
@@ -78,6 +80,14 @@ def test_every_end_has_its_code_and_no_trace(monkeypatch, capsys, name):
     "terminated": "Stopped and saved.",
   }
   assert parts[name] in told
+
+
+def test_a_program_may_end_a_command_where_no_run_listens(monkeypatch, capsys):
+  before = signal.getsignal(signal.SIGTERM)
+  ask = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+  assert _run(monkeypatch, ask) == 143
+  assert capsys.readouterr().err == "\nStopped.\n"
+  assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_bug_is_no_mistake_of_the_user(monkeypatch):
