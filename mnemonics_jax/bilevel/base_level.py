@@ -24,8 +24,9 @@ from mnemonics_jax.bilevel.batches import (
   flatten_steps,
   shuffle,
   take,
-)
+)  # fmt: skip
 from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.losses import cross_entropy
 from mnemonics_jax.nn import heads
 from mnemonics_jax.nn.pixels import from_uint8
@@ -189,8 +190,10 @@ def _model(variables, apply_fn, config) -> _Model:
       trained = trained["head"]
   except (KeyError, TypeError, IndexError):
     missing = '["params"]["head"]' if config.scope == "head" else f'["{name}"]'
-    raise ValueError(
-      f'scope="{config.scope}" trains variables{missing}, which does not exist.'
+    raise UserError(
+      "scope",
+      f'scope="{config.scope}" trains variables{missing}, which does not exist',
+      "choose another scope, or pass variables that have it",
     ) from None
 
   def merge(part):
@@ -326,9 +329,10 @@ def imprint(head: PyTree, features: Array, labels: Array, mask: Array):
   [[0.0, 1.0], [0.0, 0.0]]
   """
   if not isinstance(head, Mapping) or "weight" not in head:
-    raise ValueError(
-      'head_start="imprint" writes class means into head["weight"]; for a head '
-      'of another form give the config an imprint_fn, or head_start="model".'
+    raise UserError(
+      "head_start",
+      'head_start="imprint" sets head["weight"], which there is not',
+      'give the config an imprint_fn, or head_start="model"',
     )
   classes = jnp.arange(len(head["weight"]))
   member = (labels[None, :] == classes[:, None]) & mask[None, :]
@@ -340,8 +344,7 @@ def _keys(key, config) -> Any:
   if key is not None:
     return jax.random.split(key)
   if config.augment is not None or config.inner_batch_size is not None:
-    raise ValueError(
-      "The config augments or mini-batches the exemplars, which is random: "
-      "pass key=jax.random.key(...)."
+    raise UserError(
+      "key", "The config draws at random", "pass key=jax.random.key(...)"
     )
   return None, None

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.types import Batch, Exemplars
 
 
@@ -65,7 +66,11 @@ def as_data(batch: Data) -> Exemplars | Features:
   if isinstance(batch, Features | Exemplars):
     return batch
   if not isinstance(batch, tuple) or len(batch) not in (2, 3):
-    raise TypeError(f"Expected (images, labels), got {type(batch).__name__}.")
+    raise UserError(
+      "data",
+      f"Labelled data are a {type(batch).__name__}",
+      "pass (images, labels) or (images, labels, mask)",
+    )
   return Exemplars(*batch)
 
 
@@ -87,14 +92,20 @@ def with_mask(data):
 def peek(data, config):
   """The first batch of an iterable and an iterator over all of them."""
   if config.steps_per_epoch is None:
-    raise ValueError(
-      "steps_per_epoch=None means one pass over the data, but an iterator has "
-      "no length: give the number of steps."
+    raise UserError(
+      "steps_per_epoch",
+      "steps_per_epoch=None means one pass over the data, but an iterator has"
+      " no length",
+      "give the number of steps",
     )
   iterator = iter(data)
   first = next(iterator, None)
   if first is None:
-    raise ValueError("The iterator of validation batches is empty.")
+    raise UserError(
+      "data",
+      "The iterator of validation batches is empty",
+      "let it give at least one batch",
+    )
   return first, itertools.chain([first], iterator)
 
 
@@ -102,9 +113,11 @@ def stack(batches, steps):
   """Batches of an epoch along a leading step axis."""
   batches = [with_mask(as_data(batch)) for batch in batches]
   if len(batches) < steps:
-    raise ValueError(
-      f"The iterator of validation batches ended {steps - len(batches)} short "
-      "of an epoch: let it repeat, or lower epochs or steps_per_epoch."
+    raise UserError(
+      "data",
+      f"The iterator of validation batches ended {steps - len(batches)} short"
+      " of an epoch",
+      "let it repeat, or lower epochs or steps_per_epoch",
     )
   return jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
 
@@ -115,9 +128,11 @@ def split_parts(exemplars, parts):
   mask = exemplars.mask
   rows = np.arange(len(labels)) if mask is None else np.flatnonzero(mask)
   if parts != int(parts) or not 2 <= parts <= len(rows):
-    raise ValueError(
-      f"parts={parts} of {len(rows)} exemplars: it must be a whole number, each "
-      "part needs an exemplar, and one other part to be validated by."
+    raise UserError(
+      "parts",
+      f"parts={parts} of {len(rows)} exemplars cannot be made",
+      "it must be a whole number, each part needs an exemplar, and one other part"
+      " to be validated by",
     )
   rows = rows[np.argsort(labels[rows], kind="stable")]
   # Sized by all rows, padding included: the shape outlives a growing memory.

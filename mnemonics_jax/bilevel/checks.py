@@ -9,6 +9,7 @@ import numpy as np
 
 from mnemonics_jax.bilevel.batches import Features, flatten_steps
 from mnemonics_jax.bilevel.config import ApplyFn, BilevelConfig
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.types import Exemplars
 
 
@@ -16,8 +17,10 @@ def check_functions(apply_fn: ApplyFn | None, config: BilevelConfig) -> None:
   """Raises if the functions given cannot compute logits in the asked mode."""
   pair = config.features_fn is not None and config.head_fn is not None
   if apply_fn is None and not pair:
-    raise ValueError(
-      "No model: pass apply_fn=..., or a config with features_fn and head_fn."
+    raise UserError(
+      "apply_fn",
+      "No model was given",
+      "pass apply_fn=..., or a config with features_fn and head_fn",
     )
   if config.batch_norm == "batch":
     use_pair = config.on_features or apply_fn is None
@@ -25,9 +28,11 @@ def check_functions(apply_fn: ApplyFn | None, config: BilevelConfig) -> None:
     parameters = inspect.signature(function).parameters  # pyright: ignore
     open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
     if "train" not in parameters and not open_ended:
-      raise ValueError(
-        'batch_norm="batch" calls the model with train=True, but the function '
-        'given has no such argument: add it, or use batch_norm="frozen".'
+      raise UserError(
+        "batch_norm",
+        'batch_norm="batch" calls the model with train=True, but the function'
+        " given has no such argument",
+        'add it, or use batch_norm="frozen"',
       )
 
 
@@ -41,9 +46,10 @@ def check_model(
 ) -> None:
   """Raises if logits, as shapes, and data do not belong together."""
   if getattr(logits, "shape", ())[:-1] != exemplars.labels.shape:
-    raise ValueError(
-      "The model must return logits [images, classes] and nothing else; got "
-      f"{jax.tree.map(lambda x: x.shape, logits)}."
+    raise UserError(
+      "apply_fn",
+      f"The model returns {jax.tree.map(lambda x: x.shape, logits)}",
+      "it must return logits [images, classes] and nothing else",
     )
   classes = logits.shape[-1]
   check_labels(exemplars, classes, active, "exemplars")
@@ -60,15 +66,18 @@ def check_exemplars(exemplars: Exemplars) -> None:
   images = exemplars.images
   _check_arrays(exemplars, "exemplars")
   if images.dtype == np.uint8:
-    raise TypeError(
-      "exemplars.images is uint8; the optimiser moves floats in [0, 1]: "
-      "wrap it in bilevel.from_uint8(...)."
+    raise UserError(
+      "exemplars",
+      "exemplars.images is uint8, but the optimiser moves floats in [0, 1]",
+      "wrap it in bilevel.from_uint8(...)",
     )
   _check_dtype(images, "exemplars.images")
   if images.ndim < 2 or len(images) == 0:
-    raise ValueError(
-      f"exemplars.images has shape {images.shape}; expected at least one image "
-      "along the first axis, such as [n, height, width, channels]."
+    raise UserError(
+      "exemplars",
+      f"exemplars.images has shape {images.shape}",
+      "give at least one image along the first axis, such as"
+      " [n, height, width, channels]",
     )
   _check_rows(len(images), exemplars.labels, exemplars.mask, "exemplars")
   _check_pixels(images, exemplars.mask, "exemplars.images")
@@ -81,14 +90,15 @@ def check_data(
   inputs, labels, mask = data
   _check_arrays(data, name)
   if isinstance(data, Features) and not config.on_features:
-    raise ValueError(
-      'Cached Features only serve scope="head" with features_fn and head_fn; '
-      "pass images."
+    raise UserError(
+      name,
+      'Cached Features only serve scope="head" with features_fn and head_fn',
+      "pass images",
     )
   if inputs.dtype != np.uint8:
     _check_dtype(inputs, name)
   if len(inputs) == 0:
-    raise ValueError(f"There is no {name}.")
+    raise UserError(name, f"There is no {name}", "give at least one row")
   _check_rows(len(inputs), labels, mask, name)
   if not isinstance(data, Features) and inputs.dtype != np.uint8:
     _check_pixels(inputs, mask, name)
@@ -99,9 +109,10 @@ def check_inner_data(inner_data: Any, config: BilevelConfig) -> None:
   _check_arrays(inner_data, "inner_data")
   shapes = inner_data[0].shape[:2], inner_data[1].shape
   if shapes[0] != shapes[1] or shapes[0][0] != config.inner_steps:
-    raise ValueError(
-      f"inner_data begins with axes {shapes[0]} and has labels {shapes[1]}; "
-      f"both must be (inner_steps={config.inner_steps}, batch)."
+    raise UserError(
+      "inner_data",
+      f"inner_data begins with axes {shapes[0]} and has labels {shapes[1]}",
+      f"both must be (inner_steps={config.inner_steps}, batch)",
     )
   check_data(flatten_steps(inner_data), config, "inner_data")
 
@@ -111,18 +122,21 @@ def check_starts(starts: Any, variables: Any, data: Any) -> None:
   if starts is None:
     return
   if isinstance(data, Features):
-    raise ValueError(
-      "Cached Features belong to one backbone, but starts brings several: "
-      "pass images as data."
+    raise UserError(
+      "starts",
+      "Cached Features belong to one backbone, but starts brings several",
+      "pass images as data",
     )
   several, one = jax.tree.flatten(starts), jax.tree.flatten(variables)
   pairs = zip(several[0], one[0], strict=False)
   if several[1] != one[1] or any(
     a.ndim != b.ndim + 1 or a.shape[1:] != b.shape for a, b in pairs
   ):
-    raise ValueError(
-      "starts must be `variables` with one more axis in front of every array: "
-      "jax.tree.map(lambda *x: jnp.stack(x), variables_a, variables_b)."
+    raise UserError(
+      "starts",
+      "starts must be the variables with one more axis in front of every array",
+      "make it with"
+      " jax.tree.map(lambda *x: jnp.stack(x), variables_a, variables_b)",
     )
 
 
@@ -133,25 +147,29 @@ def check_labels(
   if active is not None:
     _check_arrays((active,), "active")
   if active is not None and active.shape != (classes,):
-    raise ValueError(
-      f"active has shape {active.shape}, but the model gives {classes} logits: "
-      f"pass bool[{classes}]."
+    raise UserError(
+      "active",
+      f"active has shape {active.shape}, but the model gives {classes} logits",
+      f"pass bool[{classes}]",
     )
   if not _concrete(data.labels, data.mask):
     return
   labels = _valid_rows(data.labels, data.mask)
   wrong = labels[(labels < 0) | (labels >= classes)]
   if wrong.size:
-    raise ValueError(
-      f"Label {wrong[0]} in {name}, but the model gives {classes} logits: "
-      f"labels must be class indices from 0 to {classes - 1}."
+    raise UserError(
+      name,
+      f"Label {wrong[0]} is in {name}, but the model gives {classes} logits",
+      f"labels must be class indices from 0 to {classes - 1}",
     )
   if active is not None and _concrete(active):
     wrong = labels[~np.asarray(active)[labels]]
     if wrong.size:
-      raise ValueError(
-        f"Class {wrong[0]} occurs in {name} but is not active: its loss would "
-        "be infinite. Activate it or mask those rows."
+      raise UserError(
+        "active",
+        f"Class {wrong[0]} occurs in {name} but is not active, so its loss"
+        " would be infinite",
+        "activate it or mask those rows",
       )
 
 
@@ -163,28 +181,33 @@ def _check_arrays(parts: Any, name: str) -> None:
       hasattr(part, "dtype") and hasattr(part, "shape")
     ):
       place = name if len(parts) == 1 else f"{field} of {name}"
-      raise TypeError(
-        f"{place} is a {type(part).__name__}, not an array: wrap it in "
-        "np.asarray(...)."
+      raise UserError(
+        name,
+        f"{place} is a {type(part).__name__}, not an array",
+        "wrap it in np.asarray(...)",
       )
 
 
 def _check_rows(rows: int, labels: Any, mask: Any, name: str) -> None:
   if labels.shape != (rows,) or not np.issubdtype(labels.dtype, np.integer):
-    raise ValueError(
-      f"{name} has {rows} images but labels {labels.dtype}{labels.shape}; "
-      f"expected integer class indices of shape ({rows},), not one-hot."
+    raise UserError(
+      name,
+      f"{name} has {rows} images but labels {labels.dtype}{labels.shape}",
+      f"give integer class indices of shape ({rows},), not one-hot",
     )
   if mask is not None and (mask.shape != (rows,) or mask.dtype != bool):
-    raise ValueError(
-      f"The mask of {name} is {mask.dtype}{mask.shape}; expected bool({rows},)."
+    raise UserError(
+      name,
+      f"The mask of {name} is {mask.dtype}{mask.shape}",
+      f"make it bool({rows},)",
     )
   if name == "inner_data":  # A step may train on exemplars alone.
     return
   if mask is not None and _concrete(mask) and not np.asarray(mask).any():
-    raise ValueError(
-      f"The mask of {name} leaves none of its {rows} rows: at least one must be "
-      "real."
+    raise UserError(
+      name,
+      f"The mask of {name} leaves none of its {rows} rows",
+      "at least one must be real",
     )
 
 
@@ -193,22 +216,27 @@ def _check_pixels(images: Any, mask: Any, name: str) -> None:
     return
   real = _valid_rows(images, mask)
   if wrong := int((~np.isfinite(real)).sum()):
-    raise ValueError(
-      f"{name} has {wrong} values that are no numbers (NaN or infinite), but all "
-      "must lie in [0, 1]: look at where the images come from."
+    raise UserError(
+      name,
+      f"{name} has {wrong} values that are no numbers (NaN or infinite), but all"
+      " must lie in [0, 1]",
+      "look at where the images come from",
     )
   if real.size and not (real.min() >= 0 and real.max() <= 1):
-    raise ValueError(
-      f"{name} spans [{real.min():g}, {real.max():g}] but must lie in [0, 1]: "
-      "divide 8-bit values by 255 and let the model normalise."
+    raise UserError(
+      name,
+      f"{name} spans [{real.min():g}, {real.max():g}] but must lie in [0, 1]",
+      "divide 8-bit values by 255 and let the model normalise",
     )
 
 
 def _check_dtype(array: Any, name: str) -> None:
   if array.dtype not in (np.float32, np.float64):
-    raise TypeError(
-      f"{name} is {array.dtype}; expected float32. Half precision cannot hold "
-      "steps of a fraction of a grey level: cast with .astype('float32')."
+    raise UserError(
+      name,
+      f"{name} is {array.dtype}, which cannot hold steps of a fraction of a grey"
+      " level",
+      "cast with .astype('float32')",
     )
 
 

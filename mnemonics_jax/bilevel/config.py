@@ -156,9 +156,10 @@ class BilevelConfig:
     if scope == "auto":
       scope = "head" if self.on_features else "all"
     if scope == "head" and not self.on_features and self.head_start != "model":
-      raise ValueError(
-        'scope="head" with head_start="imprint" works on features: give the '
-        'config features_fn and head_fn, or set head_start="model".'
+      raise UserError(
+        "scope",
+        'scope="head" with head_start="imprint" works on features',
+        'give the config features_fn and head_fn, or set head_start="model"',
       )
     return dataclasses.replace(
       self,

@@ -14,6 +14,7 @@ from mnemonics_jax.bilevel.batches import Data, peek, stack
 from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
 from mnemonics_jax.bilevel.meta_level import BilevelState
 from mnemonics_jax.bilevel.problem import Problem, prepare
+from mnemonics_jax.errors import UserError
 from mnemonics_jax.parallel.pace import Pace
 from mnemonics_jax.types import Exemplars, Variables
 
@@ -202,9 +203,11 @@ def optimize_exemplars(
   )  # fmt: skip
   now = state or meta_level.init(key, exemplars, config, outer_tx)
   if now.images.shape != exemplars.images.shape:
-    raise ValueError(
-      f"state holds images {now.images.shape}, exemplars "
-      f"{exemplars.images.shape}: they do not belong to the same run."
+    raise UserError(
+      "state",
+      f"state holds images {now.images.shape}, exemplars"
+      f" {exemplars.images.shape}, so they are not of one optimisation",
+      "continue with the exemplars that it began with",
     )
   rows = []
   for moment in run_steps(problem, now, batches):

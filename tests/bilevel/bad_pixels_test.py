@@ -32,7 +32,7 @@ def test_pixels_that_are_not_in_the_unit_interval(where, kind):
     )
 
   advice = "divide" if np.isfinite(BAD_PIXELS[kind]) else "look at where"
-  with pytest.raises(ValueError, match=rf"{where}.* \[0, 1\]: {advice}"):
+  with pytest.raises(ValueError, match=rf"{where}.* \[0, 1\]; {advice}"):
     optimize(bilevel.Exemplars(exemplars, labels), (data, labels))
   # Rows that are masked out may hold anything.
   mask = np.array([True, False, True, True])

@@ -9,6 +9,7 @@ from support.mlp_model import KEY, TINY, change, draw, features_fn, head_fn
 from mnemonics_jax import bilevel
 from mnemonics_jax.bilevel import Batch, BilevelConfig, Exemplars, Features
 from mnemonics_jax.bilevel import batches as batches_lib
+from mnemonics_jax.errors import UserError
 
 IMAGES = jnp.arange(12.0).reshape(3, 2, 2, 1)
 LABELS = jnp.array([0, 1, 0])
@@ -46,7 +47,7 @@ def test_labelled_data_have_one_form_inside():
     assert type(batches_lib.as_data(data)) is Exemplars
   features = Features(IMAGES.reshape(3, -1), LABELS)
   assert batches_lib.as_data(features) is features
-  with pytest.raises(TypeError, match=r"Expected \(images, labels\)"):
+  with pytest.raises(UserError, match=r"pass \(images, labels\)"):
     batches_lib.as_data((IMAGES,))
   full = batches_lib.with_mask(batches_lib.as_data((IMAGES, LABELS)))
   assert full.mask.tolist() == [True] * 3

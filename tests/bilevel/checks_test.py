@@ -8,6 +8,7 @@ from support.conv_model import ALL, apply_fn, change, draw
 
 from mnemonics_jax import bilevel
 from mnemonics_jax.bilevel import Exemplars, Features
+from mnemonics_jax.errors import UserError
 
 EXEMPLARS, VARIABLES, (IMAGES, LABELS) = draw(np.float32)
 ONLY_PARAMS = {"params": VARIABLES["params"]}
@@ -22,112 +23,91 @@ def _cast(dtype):
 
 
 CASES = {
-  "bfloat16": (_cast(jnp.bfloat16), TypeError, "bfloat16; expected float32"),
-  "float16": (_cast(jnp.float16), TypeError, "float16; expected float32"),
-  "uint8": (_cast(jnp.uint8), TypeError, "from_uint8"),
+  "bfloat16": (_cast(jnp.bfloat16), "bfloat16, which"),
+  "float16": (_cast(jnp.float16), "float16, which"),
+  "uint8": (_cast(jnp.uint8), "from_uint8"),
   "grey levels": (
     _with(images=255 * EXEMPLARS.images),
-    ValueError,
     "divide 8-bit values by 255",
   ),
   "not a number": (
     _with(images=EXEMPLARS.images.at[0, 0, 0].set(jnp.nan)),
-    ValueError,
     r"exemplars.images has 1 values that are no numbers",
   ),
   "a list of images": (
     _with(images=EXEMPLARS.images.tolist()),
-    TypeError,
     "images of exemplars is a list, not an array",
   ),
   "a list of labels": (
     _with(labels=EXEMPLARS.labels.tolist()),
-    TypeError,
     "labels of exemplars is a list",
   ),
   "a list as mask": (
     _with(mask=[True] * 6),
-    TypeError,
     "mask of exemplars is a list",
   ),
   "a list of data": (
     dict(batch=(IMAGES, LABELS.tolist())),
-    TypeError,
     "labels of validation data is a list",
   ),
   "a list of inner data": (
     dict(inner_data=(IMAGES.tolist(), LABELS)),
-    TypeError,
     "of inner_data is a list",
   ),
   "a list of active classes": (
     dict(active=[True, True, True]),
-    TypeError,
     "active is a list",
   ),
   "no real exemplar": (
     _with(mask=jnp.zeros(6, bool)),
-    ValueError,
     "mask of exemplars leaves none of its 6 rows",
   ),
   "no real data": (
     dict(batch=(IMAGES, LABELS, jnp.zeros(8, bool))),
-    ValueError,
     "mask of validation data leaves none of its 8 rows",
   ),
   "no exemplars": (
     dict(exemplars=Exemplars(IMAGES[:0], LABELS[:0])),
-    ValueError,
     "at least one image",
   ),
   "a label too high": (
     _with(labels=EXEMPLARS.labels.at[0].set(3)),
-    ValueError,
-    r"Label 3 in exemplars.*3 logits",
+    r"Label 3 is in exemplars.*3 logits",
   ),
   "too few labels": (
     _with(labels=EXEMPLARS.labels[:5]),
-    ValueError,
-    "expected integer class indices",
+    "give integer class indices",
   ),
   "a mask of numbers": (
     _with(mask=jnp.ones(6)),
-    ValueError,
     "mask of exemplars is float32",
   ),
   "data of half precision": (
     dict(batch=(IMAGES.astype(jnp.bfloat16), LABELS)),
-    TypeError,
     "validation data is bfloat16",
   ),
   "no data": (
     dict(batch=(IMAGES[:0], LABELS[:0])),
-    ValueError,
     "There is no validation data",
   ),
   "data of four parts": (
     dict(batch=(IMAGES, LABELS, None, None)),
-    TypeError,
-    r"Expected \(images, labels\)",
+    r"pass \(images, labels\)",
   ),
   "too many active classes": (
     dict(active=jnp.ones(4, bool)),
-    ValueError,
     "pass bool.3.",
   ),
   "an inactive class": (
     dict(active=jnp.arange(3) > 0),
-    ValueError,
     r"Class 0 .* not active",
   ),
   "no transfer": (
     dict(config=change(ALL, scope="transfer"), variables=ONLY_PARAMS),
-    ValueError,
     "which does not exist",
   ),
   "a model that returns more": (
     dict(apply_fn=lambda v, x: (apply_fn(v, x), {})),
-    ValueError,
     "logits .images, classes. and nothing",
   ),
   "a model without a mode": (
@@ -135,28 +115,23 @@ CASES = {
       apply_fn=lambda v, x: apply_fn(v, x),
       config=change(ALL, batch_norm="batch"),
     ),
-    ValueError,
     "no such argument",
   ),
   "no key": (
     dict(config=change(ALL, augment=lambda key, x: x)),
-    ValueError,
     "pass key=",
   ),
   "two inner batches for three steps": (
     dict(inner_data=(IMAGES.reshape(2, 4, 4, 4, 1), LABELS.reshape(2, 4))),
-    ValueError,
     "inner_steps=3",
   ),
   "a head without features": (
     dict(config=change(ALL, scope="head")),
-    ValueError,
     "features_fn and head_fn",
   ),
-  "no model": (dict(apply_fn=None), ValueError, "No model"),
+  "no model": (dict(apply_fn=None), "No model"),
   "features for a whole model": (
     dict(batch=Features(IMAGES.reshape(8, -1), LABELS)),
-    ValueError,
     "Cached Features only serve",
   ),
 }
@@ -164,7 +139,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_mistakes_are_explained(unchecked, case):
-  changes, error, message = CASES[case]
+  changes, message = CASES[case]
   call = dict(
     exemplars=EXEMPLARS,
     variables=VARIABLES,
@@ -172,7 +147,7 @@ def test_mistakes_are_explained(unchecked, case):
     apply_fn=apply_fn,
     config=ALL,
   )
-  with pytest.raises(error, match=message):
+  with pytest.raises(UserError, match=message):
     bilevel.hypergradient(**(call | changes))
 
 
