@@ -108,6 +108,8 @@ def _trainable(phase, memory):
   """The exemplars that the method may train on."""
   exemplars, labels = memory_lib.flat(memory)
   kept = ~holdout.of_memory(labels, phase.config.method.holdout)
+  if kept.all():  # No copy: they may be on a disk.
+    return exemplars, labels
   return exemplars[kept], labels[kept]
 
 
