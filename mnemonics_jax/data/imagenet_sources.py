@@ -10,7 +10,7 @@ Archives are read as they are, nothing is unpacked.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import contextlib
 import functools
 import os
@@ -162,20 +162,21 @@ def _folder_part(split, folder, files, wnid=None):
       label = wnid or _known_validation(folder / name, name)
       yield Photo(name, label, (folder / name).read_bytes())
 
-  counts = Counter(wnid or validation_wnid(name) for name, _ in files)
   return Part(
     split,
     str(folder),
     repr(files),
     sum(size for _, size in files),
     read,
-    *_known(counts),
+    *_counted(wnid or validation_wnid(name) for name, _ in files),
   )
 
 
-def _known(counts):
-  """Classes and how many images each has, without those of unknown classes."""
-  del counts[None]
+def _counted(
+  wnids: Iterable[str | None],
+) -> tuple[frozenset[str], Counter[str]]:
+  """Classes, and how many images each has, without those of unknown classes."""
+  counts = Counter(wnid for wnid in wnids if wnid)
   return frozenset(counts), counts
 
 
@@ -270,16 +271,13 @@ def _validation_part(path, members):
         wnid = _known_validation(path / name, name)
         yield Photo(name, wnid, _content(archive, member))
 
-  counts = Counter(
-    validation_wnid(Path(member.name).name) for member in members
-  )
   return Part(
     "validation",
     str(path),
     repr([(member.name, member.size, member.mtime) for member in members]),
     sum(member.size for member in members),
     read,
-    *_known(counts),
+    *_counted(validation_wnid(Path(member.name).name) for member in members),
   )
 
 
