@@ -126,7 +126,7 @@ def _serve(pipe, factory, threads, environment, kwargs):
       wall, cpu = time.perf_counter(), time.process_time()
       result = step()
       wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-      peak = _peak_bytes() - baseline
+      peak = peak_bytes() - baseline
       _give_back()  # whoever comes next may need all there is
       pipe.send(Sample(wall, cpu, peak))
   except (EOFError, BrokenPipeError):
@@ -157,10 +157,11 @@ def _forget_peak() -> int:
   if sys.platform == "linux":
     with open("/proc/self/clear_refs", "w") as file:
       file.write("5")
-  return _peak_bytes()
+  return peak_bytes()
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+  """The most resident memory that this process has had."""
   unit = 1 if sys.platform == "darwin" else 1024
   return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

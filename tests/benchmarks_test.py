@@ -137,6 +137,16 @@ def test_input_quick(tmp_path):
 
 
 @pytest.mark.slow
+def test_streaming_quick(tmp_path):
+  results, _ = _quick("streaming", tmp_path)
+  few, many = results["streaming"]["rows"]
+  assert (few["images"], many["images"]) == (200, 800)
+  # 600 images of 16×16 are half a megabyte; what else a process takes varies.
+  assert abs(many["peak_bytes"] - few["peak_bytes"]) < 60e6 < few["peak_bytes"]
+  assert 0 < many["list_seconds"] < many["second_look_seconds"] < 20
+
+
+@pytest.mark.slow
 def test_replay_quick(tmp_path):
   results, _ = _quick("replay", tmp_path, "--forms=herding,selected,low")
   (part,) = results.values()

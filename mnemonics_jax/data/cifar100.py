@@ -47,7 +47,7 @@ def load(
   if source is None:
     raise _not_found(root)
   module, path = source
-  if not share.all_equal(module.__name__.encode()):
+  if not share.all_equal([module.__name__.encode()]):
     raise DataError(
       "data_dir",
       f"`data_dir={root}` has another form of CIFAR-100 on another machine",

@@ -54,7 +54,7 @@ def load(
   root = Path(os.path.expanduser(data_dir or ""))
   listing = scan(root, least_classes)
   if not share.all_equal(
-    *(os.fsencode(f.relative_to(root)) for f in listing.files)
+    os.fsencode(f.relative_to(root)) for f in listing.files
   ):
     raise DataError(
       "data_dir",

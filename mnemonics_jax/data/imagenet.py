@@ -58,8 +58,7 @@ def load(
   index = imagenet_files.read_index(
     _find(cifar100.directory(data_dir), complete.name)
   )
-  digest = [index.rows[split].tobytes() for split in SPLITS]
-  if not share.all_equal(*digest):
+  if not share.all_equal(index.rows[split].tobytes() for split in SPLITS):
     raise DataError(
       "data_dir",
       f"`data_dir`: {index.directory} has other images on another machine",

@@ -9,7 +9,8 @@
 Archives are read as they are, nothing is unpacked.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 import contextlib
 import functools
 import os
@@ -54,7 +55,7 @@ class Part(NamedTuple):
     size: their bytes, about.
     read: gives them one by one.
     wnids: their classes, where these are known before they are read.
-    count: how many there are, where that is known before.
+    counts: how many there are of each, where that is known before.
   """
 
   split: str
@@ -63,7 +64,7 @@ class Part(NamedTuple):
   size: int
   read: Callable[[], Iterator[Photo]]
   wnids: frozenset[str] | None = None
-  count: int | None = None
+  counts: Counter[str] | None = None
 
 
 def parts(source: Path) -> list[Part]:
@@ -161,16 +162,22 @@ def _folder_part(split, folder, files, wnid=None):
       label = wnid or _known_validation(folder / name, name)
       yield Photo(name, label, (folder / name).read_bytes())
 
-  wnids = [wnid] if wnid else map(validation_wnid, (n for n, _ in files))
   return Part(
     split,
     str(folder),
     repr(files),
     sum(size for _, size in files),
     read,
-    frozenset(w for w in wnids if w),
-    len(files),
+    *_counted(wnid or validation_wnid(name) for name, _ in files),
   )
+
+
+def _counted(
+  wnids: Iterable[str | None],
+) -> tuple[frozenset[str], Counter[str]]:
+  """Classes, and how many images each has, without those of unknown classes."""
+  counts = Counter(wnid for wnid in wnids if wnid)
+  return frozenset(counts), counts
 
 
 def _known_validation(path, name):
@@ -261,18 +268,16 @@ def _validation_part(path, members):
     with _opened(path) as archive:
       for member in members:
         name = Path(member.name).name
-        wnid = _known_validation(path, name)
+        wnid = _known_validation(path / name, name)
         yield Photo(name, wnid, _content(archive, member))
 
-  wnids = (validation_wnid(Path(member.name).name) for member in members)
   return Part(
     "validation",
     str(path),
     repr([(member.name, member.size, member.mtime) for member in members]),
     sum(member.size for member in members),
     read,
-    frozenset(wnid for wnid in wnids if wnid),
-    len(members),
+    *_counted(validation_wnid(Path(member.name).name) for member in members),
   )
 
 

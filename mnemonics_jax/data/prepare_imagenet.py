@@ -251,13 +251,9 @@ def _check_before(parts, world: World, source: Path) -> None:
     if all(part.wnids is not None for part in ours):
       present = frozenset().union(*(part.wnids for part in ours))
       _check_classes(world, split, present, source)
-    alone = [p for p in ours if p.count is not None and len(p.wnids or ()) == 1]
-    known = Counter()
-    for part in alone:
-      (wnid,) = part.wnids
-      known[wnid] += part.count
-    if len(alone) == len(ours):
-      _check_counts(world, {split: known}, source)
+    known = [part.counts for part in ours if part.counts is not None]
+    if len(known) == len(ours):
+      _check_counts(world, {split: sum(known, Counter())}, source)
 
 
 def _check_classes(world: World, split: str, present, source: Path) -> None:

@@ -1,6 +1,6 @@
 """Several processes read a data set: each decodes a share, then all have all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import contextlib
 import hashlib
 from typing import NamedTuple
@@ -73,10 +73,12 @@ class Share(NamedTuple):
     """Whether it is true in every process."""
     return bool(self._checked_gather(np.array(value)).all())
 
-  def all_equal(self, *parts: bytes) -> bool:
-    """Whether every process has the same bytes."""
-    digest = hashlib.sha256(b"\n".join(parts)).digest()
-    digests = self._checked_gather(np.frombuffer(digest, np.uint8))
+  def all_equal(self, parts: Iterable[bytes]) -> bool:
+    """Whether every process has the same bytes, of which there may be many."""
+    digest = hashlib.sha256()
+    for part in parts:
+      digest.update(part + b"\n")
+    digests = self._checked_gather(np.frombuffer(digest.digest(), np.uint8))
     return bool((digests == digests[0]).all())
 
   def first_process_first(self, work: Callable[[], None]) -> None:

@@ -86,7 +86,7 @@ def read(
   splits, names = _read_share(directory, report, share)
   arrays = {}
   for split, (images, labels, ids) in splits.items():
-    if not share.all_equal(*ids, labels.tobytes()):
+    if not share.all_equal([*ids, labels.tobytes()]):
       raise DataError(
         "data_dir",
         f"`data_dir`: {directory} has other records on another machine",

@@ -55,12 +55,20 @@ def stream_blocks(
   size, done, running = mesh.round_up(_BLOCK), [], []
   put = lambda start: mesh.put_sharded(rows[start : start + size], size)
   starts = range(0, max(len(rows), 1), size)
+
+  def collect():
+    start, parts = running.pop(0)
+    if not done:  # Once for all rows: they would be there twice at the end.
+      done.extend(
+        np.empty((len(rows), *part.shape[1:]), part.dtype) for part in parts
+      )
+    for whole, part in zip(done, parts, strict=True):
+      whole[start : start + size] = part[: len(rows) - start]
+
   with contextlib.closing(read_ahead(put, starts)) as blocks:
-    for block in blocks:
-      running.append(jax.tree.leaves(apply(block)))
+    for start, block in zip(starts, blocks, strict=True):
+      running.append((start, jax.tree.leaves(apply(block))))
       if len(running) > 1:  # Blocks that nobody waits for would pile up.
-        done.append([np.asarray(part) for part in running.pop(0)])
-  return [
-    np.concatenate(part)[: len(rows)]
-    for part in zip(*done, *running, strict=True)
-  ]
+        collect()
+  collect()
+  return done

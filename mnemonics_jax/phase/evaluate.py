@@ -4,6 +4,7 @@ The forward passes run on the device; what follows is a little NumPy on arrays
 whose sizes differ from phase to phase, so nothing is compiled for them.
 """
 
+from collections.abc import Iterable
 import functools
 from typing import NamedTuple
 
@@ -49,15 +50,38 @@ def extract(
   return features, logits
 
 
+def extract_features(
+  model: Model,
+  method: Method,
+  variables: Variables,
+  images: Images,
+) -> Float[np.ndarray, "n d"]:
+  """The features of `extract` alone: logits of many classes take more room."""
+  compute = functools.partial(_forward, variables, model=model, method=method)
+  (features,) = stream_blocks(lambda block: compute(block)[:1], images)
+  return features
+
+
+# Images whose features are in memory together, where not all are needed at once.
+TOGETHER = 2**15
+
+
 def class_means(
-  features: Float[np.ndarray, "n d"],
-  labels: Int[np.ndarray, " n"],
+  parts: Iterable[tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]],
   classes: int,
 ) -> Float[np.ndarray, "classes d"]:
-  """Mean of the normalised features of each class; zero where there is none."""
-  sums = np.zeros((classes, features.shape[1]), np.float32)
-  np.add.at(sums, labels, normalize(features))
-  counts = np.bincount(labels, minlength=classes)
+  """Mean of the normalised features of each class; zero where there is none.
+
+  Args:
+    parts: features and their classes, some at a time.
+    classes: how many there are.
+  """
+  sums, counts = np.zeros((classes, 0), np.float32), np.zeros(classes, int)
+  for features, labels in parts:
+    if not sums.size:
+      sums = np.zeros((classes, features.shape[1]), np.float32)
+    np.add.at(sums, labels, normalize(features))
+    counts += np.bincount(labels, minlength=classes)
   return sums / np.maximum(counts, 1)[:, None]
 
 
@@ -75,8 +99,8 @@ def nme_cosines(
   seen: int,
 ) -> Float[np.ndarray, "n seen"]:
   """Cosines of features and the means of normalised exemplar features."""
-  means = normalize(class_means(exemplar_features, exemplar_labels, seen))
-  return normalize(features) @ means.T
+  means = class_means([(exemplar_features, exemplar_labels)], seen)
+  return normalize(features) @ normalize(means).T
 
 
 def nme_predictions(
@@ -136,7 +160,7 @@ def evaluate(
   images, labels = test
   if same_backbone is None:
     features, logits = extract(model, method, variables, images)
-    exemplar_features, _ = extract(model, method, variables, exemplars[0])
+    exemplar_features = extract_features(model, method, variables, exemplars[0])
   else:
     _, features, exemplar_features = same_backbone
     compute = functools.partial(_head, variables, model=model, method=method)

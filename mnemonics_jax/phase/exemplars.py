@@ -3,15 +3,15 @@
 import functools
 from typing import NamedTuple
 
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images, concatenate, read
 from mnemonics_jax.memory import selection
-from mnemonics_jax.phase import choice, holdout, meta_loop
+from mnemonics_jax.phase import choice, evaluate, holdout, meta_loop
 from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.evaluate import extract
+from mnemonics_jax.phase.evaluate import extract_features
 from mnemonics_jax.phase.meta_loop import Change, in_chunks
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
@@ -42,27 +42,11 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
   config, data = phase.config, phase.data
   new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
   images, labels = data.images[new], data.labels[new]
-  inputs, features = images, np.zeros((len(labels), 0), np.float32)
-  if config.chosen == "herding" or config.learned_on_features:
-    features, _ = extract(config.model, config.method, variables, images)
-  if config.learned_on_features:
-    inputs = features
-  kept, sizes = _as_kept(phase, variables, images, features)
-  held = phase.held_out[new]
-  free = np.flatnonzero(~held)
   apart = functools.partial(holdout.share, fraction=config.method.holdout)
-  wider = choice.WIDER if config.exemplars == "selected" else 1
-  picks = free[
-    selection.select(
-      phase.keys.numpy("select"),
-      kept[free],
-      labels[free],
-      range(phase.classes_old, phase.classes_seen),
-      strategy=config.chosen,
-      allowance=wider * (phase.allowance - apart(phase.allowance)),
-      toward=None if kept is features else features[free],
-    )
-  ]
+  held = phase.held_out[new]
+  allowance = phase.allowance - apart(phase.allowance)
+  looked = _look(phase, variables, images, labels, held, allowance)
+  picks, sizes = looked.picks, looked.sizes
 
   def fitting(picks):
     """Of each new class what it may keep, those that are held out first."""
@@ -84,12 +68,74 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
     counts = np.bincount(
       labels[first[~held[first]]], minlength=config.model.classes
     )
+    kept, valid = looked.kept[picks], (looked.features, labels)
     best = choice.best_first(
-      phase, variables, kept[picks], labels[picks], counts, (features, labels)
+      phase, variables, kept, labels[picks], counts, valid
     )
     picks = picks[best]
   picks = fitting(picks)
+  inputs = looked.features if config.learned_on_features else images
   return Chosen(read(images, picks), labels[picks], inputs, labels)
+
+
+class _Look(NamedTuple):
+  """What the model makes of the new images.
+
+  Attributes:
+    picks: rows of those that come first, class after class.
+    sizes: bytes that each takes when it is kept.
+    features: of all of them if those are needed later, or of the last classes.
+    kept: the same, of the images as they will be kept.
+  """
+
+  picks: Int[np.ndarray, " picks"]
+  sizes: Int[np.ndarray, " n"]
+  features: Float[np.ndarray, "m d"]
+  kept: Float[np.ndarray, "m d"]
+
+
+def _look(phase, variables, images, labels, held, allowance) -> _Look:
+  """Looks at each image once, and at no more classes at a time than it must."""
+  config, rng = phase.config, phase.keys.numpy("select")
+  selected = config.exemplars == "selected"
+  groups = [(range(phase.classes_old, phase.classes_seen), slice(None))]
+  if not (selected or config.learned_on_features):
+    groups = list(_groups(labels, groups[0][0]))
+  picks, sizes = [], np.zeros(len(labels), np.int64)
+  features = kept = np.zeros((0, 0), np.float32)
+  for classes, rows in groups:
+    own = labels[rows]
+    features = np.zeros((len(own), 0), np.float32)
+    if config.chosen == "herding" or config.learned_on_features:
+      features = extract_features(
+        config.model, config.method, variables, images[rows]
+      )
+    kept, sizes[rows] = _as_kept(phase, variables, images[rows], features)
+    free = np.flatnonzero(~held[rows])
+    found = selection.select(
+      rng,
+      kept[free],
+      own[free],
+      classes,
+      strategy=config.chosen,
+      allowance=allowance * (choice.WIDER if selected else 1),
+      toward=None if kept is features else features[free],
+    )
+    picks.append((rows.start or 0) + free[found])
+  return _Look(np.concatenate(picks), sizes, features, kept)
+
+
+def _groups(labels, classes):
+  """Classes one after the other, some at a time, and the rows of each some."""
+  if (np.diff(labels) < 0).any():
+    yield classes, slice(None)
+    return
+  first, start = classes.start, 0
+  for label in classes:
+    stop = int(np.searchsorted(labels, label, side="right"))
+    if stop - start >= evaluate.TOGETHER or label == classes[-1]:
+      yield range(first, label + 1), slice(start, stop)
+      first, start = label + 1, stop
 
 
 # Images that are decoded again at a time.
@@ -111,7 +157,9 @@ def _as_kept(phase, variables, images, features):
     sizes.append(codes.sizes)
     if config.chosen == "herding":
       kept = config.codec.decode(codes, images.shape[1:])
-      found.append(extract(config.model, config.method, variables, kept)[0])
+      found.append(
+        extract_features(config.model, config.method, variables, kept)
+      )
   return np.concatenate(found) if found else features, np.concatenate(sizes)
 
 
@@ -161,7 +209,7 @@ def _validation(phase, variables, chosen):
     return chosen.inputs, chosen.input_labels
   old, old_labels = memory_lib.flat(phase.state.memory)
   if config.learned_on_features:
-    old, _ = extract(config.model, config.method, variables, old)
+    old = extract_features(config.model, config.method, variables, old)
   return (
     concatenate([chosen.inputs, old]),
     np.concatenate([chosen.input_labels, old_labels]),

@@ -9,9 +9,9 @@ from mnemonics_jax.data import images
 from mnemonics_jax.memory import Memory
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import NoAugmentation
-from mnemonics_jax.phase import epochs, holdout, rehearsal, sgd
+from mnemonics_jax.phase import epochs, evaluate, holdout, rehearsal, sgd
 from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.evaluate import class_means, extract
+from mnemonics_jax.phase.evaluate import extract, extract_features
 from mnemonics_jax.phase.feed import make_feed
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
@@ -108,6 +108,8 @@ def _trainable(phase, memory):
   """The exemplars that the method may train on."""
   exemplars, labels = memory_lib.flat(memory)
   kept = ~holdout.of_memory(labels, phase.config.method.holdout)
+  if kept.all():  # No copy: they may be on a disk.
+    return exemplars, labels
   return exemplars[kept], labels[kept]
 
 
@@ -119,10 +121,15 @@ def _together(*parts):
 def _new_class_means(phase):
   """Mean features of the new classes, as the old model sees them."""
   model, data = phase.config.model, phase.data
-  features, _ = extract(
-    model, phase.config.method, phase.state.variables, data.images
+  features_of = functools.partial(
+    extract_features, model, phase.config.method, phase.state.variables
   )
-  return class_means(features, data.labels, model.classes)
+  starts = range(0, len(data.labels), evaluate.TOGETHER)
+  parts = [slice(start, start + evaluate.TOGETHER) for start in starts]
+  return evaluate.class_means(
+    ((features_of(data.images[part]), data.labels[part]) for part in parts),
+    model.classes,
+  )
 
 
 def finetune(

@@ -79,9 +79,9 @@ def save(
   try:
     files.make_directory(partial)
     _check_room(partial, tree)
-    large, others = _by_size(tree)
+    apart, others = _by_size(tree)
     _write_arrays(partial / ARRAYS, others)
-    for name, array in large.items():
+    for name, array in apart.items():
       (partial / LARGE).mkdir(exist_ok=True)
       np.save(partial / LARGE / f"{name}.npy", array, allow_pickle=False)
     (partial / INFO).write_text(json.dumps(info or {}))
@@ -121,7 +121,7 @@ def restore(
   except Exception as error:
     known = _as_disk_error(error)
     raise known or OSError(f"Orbax could not read it: {error}") from error
-  return _with_large(arrays, path / LARGE), info
+  return _with_large(arrays, path), info
 
 
 def restore_info(
@@ -178,20 +178,29 @@ def _check_room(path, tree):
 def _by_size(tree):
   """Large arrays by name, and the tree of the others."""
   flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="."))
-  large = {name: x for name, x in flat.items() if x.nbytes >= _LARGE}
-  if not large:
+  apart = {name: x for name, x in flat.items() if x.nbytes >= _LARGE}
+  if not apart:
     return {}, tree
-  others = {name: x for name, x in flat.items() if name not in large}
-  return large, traverse_util.unflatten_dict(others, sep=".")
+  others = {name: x for name, x in flat.items() if name not in apart}
+  return apart, traverse_util.unflatten_dict(others, sep=".")
+
+
+def large(path: Path) -> dict[str, np.ndarray]:
+  """Large arrays of a checkpoint, which are read when they are used.
+
+  Args:
+    path: where it is.
+  """
+  return {
+    file.stem: np.load(file, mmap_mode="r", allow_pickle=False)
+    for file in sorted((path / LARGE).glob("*.npy"))
+  }
 
 
 def _with_large(tree, path):
-  """The tree with the arrays of `_by_size`, which are read when they are used."""
+  """The tree with the arrays that `_by_size` has taken from it."""
   flat: dict[str, Any] = dict(traverse_util.flatten_dict(tree, sep="."))
-  found = {
-    file.stem: np.load(file, mmap_mode="r", allow_pickle=False)
-    for file in sorted(path.glob("*.npy"))
-  }
+  found = large(path)
   return traverse_util.unflatten_dict(flat | found, sep=".") if found else tree
 
 
@@ -244,7 +253,7 @@ def _read_back(path, tree):
   try:
     read = _read_arrays if small else _structure
     with quiet.other_threads():
-      found = _with_large(read(path / ARRAYS), path / LARGE)
+      found = _with_large(read(path / ARRAYS), path)
     same = jax.tree.map(_equal if small else _alike, found, tree)
     problem = None if all(jax.tree.leaves(same)) else "it differs"
   except Exception as error:  # Other keys are a ValueError of JAX's.

@@ -50,17 +50,31 @@ def pack_state(state):
   }
 
 
-def unpack_state(empty, tree, info):
-  """The state whose arrays these are, with the codec of an empty memory."""
-  kept = tree["memory"]
+def _unpack_memory(empty, kept):
   if empty.codec.exact:
     codes = empty.codec.encode(kept["images"])
   else:
     codes = memory_lib.Codes(kept["codes"], kept["sizes"])
-  memory = dataclasses.replace(empty, codes=codes, counts=kept["counts"])
+  return dataclasses.replace(empty, codes=codes, counts=kept["counts"])
+
+
+def on_disk(state, large):
+  """The state with a memory that is where its checkpoint is, if it is large.
+
+  Args:
+    state: what was saved.
+    large: arrays of the checkpoint, see `checkpoint.large`.
+  """
+  packed = pack_memory(state.memory)
+  found = {name: large.get(f"memory.{name}", x) for name, x in packed.items()}
+  return state._replace(memory=_unpack_memory(state.memory, found))
+
+
+def unpack_state(empty, tree, info):
+  """The state whose arrays these are, with the codec of an empty memory."""
   return PhaseState(
     variables=jax.tree.map(mesh.put_replicated, tree["variables"]),
-    memory=memory,
+    memory=_unpack_memory(empty, tree["memory"]),
     key=jax.random.wrap_key_data(jnp.asarray(tree["key"])),
     phase=info["phase"],
     classes_seen=info["classes_seen"],

@@ -27,15 +27,10 @@ from mnemonics_jax.runs import (
   checkpoint_names,
   convolutions,
   layout,
+  packing,
 )
 from mnemonics_jax.runs.clock import Clock
 from mnemonics_jax.runs.metrics_log import MetricsLog
-from mnemonics_jax.runs.packing import (
-  like_leaf,
-  pack_state,
-  to_host,
-  unpack_state,
-)
 from mnemonics_jax.runs.signals import Stop
 from mnemonics_jax.types import PhaseState, PyTree
 
@@ -152,7 +147,7 @@ class Saver(Journal):
     info: dict[str, Any] = {}
     if found := self._newest_good(self._phases(), damaged):
       tree, info = found
-      state = unpack_state(begin.memory, tree, info)
+      state = packing.unpack_state(begin.memory, tree, info)
       records, log_size = info["records"], info["log"]
       if log_size is None:  # It was made for another log.
         log_size = self.log.start_of(self.seed, state.phase)
@@ -251,7 +246,9 @@ class Saver(Journal):
     stored = self._running[1]
     leaves, structure = jax.tree.flatten(like)
     pairs = zip(stored, leaves, strict=True)
-    return jax.tree.unflatten(structure, [like_leaf(*pair) for pair in pairs])
+    return jax.tree.unflatten(
+      structure, [packing.like_leaf(*pair) for pair in pairs]
+    )
 
   def offer(self, stage: str, state: PyTree) -> None:
     self._save_if_due(stage, jax.tree.leaves(state))
@@ -265,7 +262,9 @@ class Saver(Journal):
     self._running = stage, []
     parts = self._parts(self._phase)
     number = int(parts[-1].rpartition("_")[2]) + 1 if parts else 0
-    tree = {"running": {f"{i:05d}": x for i, x in enumerate(to_host(leaves))}}
+    tree = {
+      "running": {f"{i:05d}": x for i, x in enumerate(packing.to_host(leaves))}
+    }
     tree["finished"] = self._finished
     self._save(
       checkpoint_names.name(self._phase, number),
@@ -287,14 +286,17 @@ class Saver(Journal):
 
   # The end of a phase.
 
-  def end_phase(self, state: PhaseState, records: list[dict[str, Any]]) -> None:
-    """Saves the state between two phases."""
+  def end_phase(
+    self, state: PhaseState, records: list[dict[str, Any]]
+  ) -> PhaseState:
+    """Saves the state between two phases; a large memory is on the disk then."""
     self._begin_phase(state.phase)
     info = {"classes_seen": state.classes_seen, "records": records}
     done = state.phase - 1
     name = checkpoint_names.name(done)
-    self._save(name, pack_state(state), info, f"after phase {done}")
+    self._save(name, packing.pack_state(state), info, f"after phase {done}")
     self._stop.obey()
+    return packing.on_disk(state, checkpoint.large(self.directory / name))
 
   def _save(self, name, tree, info, where):
     began = time.monotonic()

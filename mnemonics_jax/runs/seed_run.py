@@ -102,7 +102,7 @@ def run_seed(
       test_features=result.test_features,
       exemplar_features=result.exemplar_features,
     )
-    saver.end_phase(state, phases)
+    state = saver.end_phase(state, phases)
     report(PhaseEnds(number, result.classes_seen, record["accuracy"]))
   return records.run_record(seed, phases)
 

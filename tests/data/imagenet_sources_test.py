@@ -1,5 +1,6 @@
 """Forms of ImageNet: what there is to copy, and what is wrong with it."""
 
+from collections import Counter
 import re
 import shutil
 import tarfile
@@ -7,7 +8,7 @@ import tarfile
 import pytest
 from support import imagenet
 
-from mnemonics_jax.data import imagenet_sources, prepare
+from mnemonics_jax.data import DataError, imagenet_sources, prepare
 from mnemonics_jax.data.imagenet_classes import WORLDS
 
 
@@ -18,14 +19,24 @@ def test_parts_have_all_images_and_tell_when_they_change(tmp_path, layout):
   found = {"train": {}, "validation": {}}
   for part in parts:
     photos = list(part.read())
-    assert part.count in (None, len(photos))
-    assert part.wnids in (None, {photo.wnid for photo in photos})
+    counts = Counter(photo.wnid for photo in photos)
+    assert part.counts in (None, counts)
+    assert part.wnids in (None, set(counts))
     found[part.split] |= {p.name: (p.wnid, p.encoded) for p in photos}
   assert found == imagenet.photos()
   again = imagenet_sources.parts(source)
   assert [part.state for part in again] == [part.state for part in parts]
   # All training images come before those of validation.
   assert [part.split for part in parts] == sorted(part.split for part in parts)
+
+
+def test_an_odd_name_within_an_archive_is_told(tmp_path):
+  source = imagenet.tars(tmp_path / "source")
+  with tarfile.open(source / "ILSVRC2012_img_val.tar", "a") as archive:
+    archive.addfile(tarfile.TarInfo("val/first.JPEG"))
+  with pytest.raises(DataError, match=r"img_val\.tar/first\.JPEG is not the n"):
+    for part in imagenet_sources.parts(source):
+      list(part.read())
 
 
 def cut(path, by):

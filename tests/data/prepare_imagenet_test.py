@@ -13,6 +13,7 @@ from mnemonics_jax.data.prepare_imagenet import prepare as prepare_imagenet
 from mnemonics_jax.data.shards import Shards
 
 WORLD = imagenet.WORLD
+TRAIN, VALIDATION = imagenet.TRAIN, imagenet.VALIDATION
 SMALL = dict(shard_bytes=2000)  # Several files even here.
 
 
@@ -189,6 +190,27 @@ def test_room_is_looked_for_before_anything_is_written(
   with pytest.raises(data.DataError, match=r"0.0 GB of free space, but 0.0 GB"):
     prepare_imagenet(WORLD, source, tmp_path)
   assert not list((tmp_path / "imagenet").glob("*.array_record*"))
+
+
+@pytest.mark.parametrize("layout", ["flat val", "tars"])
+def test_images_that_lack_are_told_before_anything_is_copied(tmp_path, layout):
+  """Classes of validation images are known by their names."""
+  source = imagenet.LAYOUTS[layout](tmp_path / "source")
+  world = WORLD._replace(
+    most={"train": TRAIN, "validation": VALIDATION + 1},
+    least={"train": TRAIN, "validation": VALIDATION},
+    total={"train": 3 * TRAIN, "validation": 3 * VALIDATION + 1},
+  )
+  for wrong, said in [
+    (world, "6 validation images, expected 7"),
+    (
+      world._replace(least={"train": TRAIN, "validation": VALIDATION + 1}),
+      "2 validation images of n01440764, expected 3",
+    ),
+  ]:
+    with pytest.raises(data.DataError, match=f"has {said};"):
+      prepare_imagenet(wrong, source, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_reduced_world_must_be_asked_for_and_says_so(tmp_path, source):

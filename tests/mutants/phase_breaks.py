@@ -28,7 +28,7 @@ PHASE = {
     [
       ("np.argmax(logits[:, :seen], -1)", "np.argmax(logits, -1)"),
       ("np.add.at(sums, labels, normalize(features))", "np.add.at(sums, labels, features)"),
-      ("normalize(features) @ means.T", "normalize(features) @ means[::-1].T"),
+      ("normalize(features) @ normalize(means).T", "normalize(features) @ normalize(means)[::-1].T"),
       ("labels * seen + predictions", "predictions * seen + labels"),
       (
         'before if config.finetune == "head" else None',

@@ -234,6 +234,7 @@ def test_each_process_reads_its_share_of_what_streams(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_stream_to_the_same_bits(tmp_path):
+  """As two that hold all images, and as one with as many devices."""
   images, rng = tmp_path / "images", np.random.default_rng(0)
   for name in "abcd":
     for i in range(30):
@@ -241,14 +242,16 @@ def test_two_processes_stream_to_the_same_bits(tmp_path):
       data_files.save_image(images / f"train/{name}/{i}.png", color)
   command = ["experiments.folder", f"--data={images}", "--base_classes=2"]
   command += ["--phases=2", "--meta_epochs=2", "--finetune=all"]
+  command += ["--exemplars=mnemonics"]
+  alone = lambda *args, **options: [_start(*args, devices=2, **options)]
   found, losses = set(), []
-  for stream in ("never", "always"):
-    workdir = tmp_path / stream
-    flags = [f"--stream={stream}", "--exemplars=mnemonics"]
-    _ends(_pair(command, workdir, *flags, cache=tmp_path / f"cache {stream}"))
+  for start, stream in [(_pair, "never"), (_pair, "always"), (alone, "always")]:
+    workdir = tmp_path / str(len(losses))
+    cache = tmp_path / f"cache {len(losses)}"
+    _ends(start(command, workdir, f"--stream={stream}", cache=cache))
     found.add((workdir / "results.json").read_text())
     losses.append(_epochs(workdir))
-  assert len(found) == 1 and losses[0] == losses[1]
+  assert len(found) == 1 and losses[0] == losses[1] == losses[2]
 
 
 @pytest.mark.slow

@@ -32,11 +32,13 @@ def test_nme_averages_directions_not_lengths():
   assert evaluate.nme_predictions(feature, exemplars, labels, 2).tolist() == [0]
 
 
-def test_class_means():
-  means = evaluate.class_means(
-    np.array([[3.0, 4.0], [0.0, 2.0]]), np.array([1, 1]), 3
+def test_class_means_of_features_that_come_in_parts():
+  one, two = np.array([[3.0, 4.0]]), np.array([[0.0, 2.0], [5.0, 0.0]])
+  parts = [(one, np.array([1])), (two, np.array([1, 2]))]
+  means = evaluate.class_means(iter(parts), 4)
+  np.testing.assert_allclose(
+    means, [[0, 0], [0.3, 0.9], [1, 0], [0, 0]], rtol=1e-6
   )
-  np.testing.assert_allclose(means, [[0, 0], [0.3, 0.9], [0, 0]], rtol=1e-6)
 
 
 def test_confusion():

@@ -9,7 +9,7 @@ from support import tiny
 
 from mnemonics_jax import bilevel, memory, methods, phase
 from mnemonics_jax.memory import selection
-from mnemonics_jax.phase import Stage, exemplars
+from mnemonics_jax.phase import Stage, evaluate, exemplars
 from mnemonics_jax.phase.evaluate import extract
 
 
@@ -43,6 +43,50 @@ def test_herding_chooses_by_the_features_of_the_model():
     np.testing.assert_array_equal(
       chosen.images[chosen.labels == label], data.images[own][picks]
     )
+
+
+@pytest.mark.parametrize(
+  "options, parts",
+  [
+    (dict(exemplars="herding"), [24, 12]),
+    (dict(exemplars="random"), []),
+    (dict(exemplars="mnemonics"), [36]),  # Learned from all features.
+    (dict(exemplars="selected"), [36]),
+  ],
+)
+def test_no_more_classes_are_looked_at_together_than_have_to_be(
+  monkeypatch, options, parts
+):
+  """Three classes of 12; some of several are chosen as if all were there."""
+  first, _ = _phases(**options)
+  whole, looks = exemplars.choose(first, first.state.variables), []
+  original = exemplars.extract_features
+  monkeypatch.setattr(
+    exemplars,
+    "extract_features",
+    lambda *args: looks.append(len(args[3])) or original(*args),
+  )
+  monkeypatch.setattr(evaluate, "TOGETHER", 13)
+  some = exemplars.choose(first, first.state.variables)
+  assert looks == parts
+  np.testing.assert_array_equal(some.images, whole.images)
+  np.testing.assert_array_equal(some.labels, whole.labels)
+
+
+def test_classes_in_any_order_are_looked_at_together(monkeypatch):
+  first, _ = _phases(exemplars="herding")
+  data = first.data
+  mixed = np.random.default_rng(0).permutation(len(data.labels))
+  mixed = data._replace(images=data.images[mixed], labels=data.labels[mixed])
+  monkeypatch.setattr(evaluate, "TOGETHER", 13)
+  whole, other = (
+    exemplars.choose(
+      dataclasses.replace(first, data=some), first.state.variables
+    )
+    for some in (data, mixed)
+  )
+  np.testing.assert_array_equal(other.labels, whole.labels)
+  np.testing.assert_array_equal(other.images, whole.images)
 
 
 def test_random_choice_follows_the_phase_and_the_seed():

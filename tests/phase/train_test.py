@@ -7,7 +7,7 @@ import pytest
 from support import tiny
 
 from mnemonics_jax import augment, data, memory, methods, networks, phase
-from mnemonics_jax.phase import epochs, train
+from mnemonics_jax.phase import epochs, evaluate, train
 from mnemonics_jax.phase.evaluate import extract, head_predictions
 
 SHORT = phase.Schedule(epochs=1, learning_rate=0.05, batch_size=16)
@@ -140,7 +140,9 @@ def test_transfer_is_trained_alone_and_folded_in(monkeypatch):
 
 
 def test_lucir_imprints_new_rows_and_keeps_the_old_ones(monkeypatch):
+  """Features of a few images are there at a time."""
   second = _second_phase(methods.LUCIR())
+  monkeypatch.setattr(evaluate, "TOGETHER", 5)
   monkeypatch.setattr(epochs, "fit", lambda key, variables, *_: variables)
   begun = train.train_model(second)["params"]["head"]["weight"]
   before = second.state.variables["params"]["head"]["weight"]

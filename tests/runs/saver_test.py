@@ -47,6 +47,27 @@ def names(saver) -> list[str]:
   return sorted(path.name for path in saver.directory.iterdir())
 
 
+def test_a_large_memory_is_on_the_disk_after_a_phase(make, monkeypatch):
+  saver, _ = make()
+  before = begin(phase=1)
+  after = saver.end_phase(before, [])
+  assert after.memory == before.memory
+  assert _mapped(after.memory.images) is None
+  monkeypatch.setattr(checkpoint, "_LARGE", 12)
+  saver.end_phase(begin(phase=2), [])
+  after = saver.end_phase(before._replace(phase=3), [])
+  assert after.memory == before.memory and after.phase == 3
+  file = saver.directory / "phase_02" / "large" / "memory.images.npy"
+  assert _mapped(after.memory.images) == str(file)
+
+
+def _mapped(array):
+  """The file that an array is a part of."""
+  while array is not None and not isinstance(array, np.memmap):
+    array = array.base
+  return None if array is None else str(array.filename)
+
+
 def test_what_was_offered_comes_back_in_its_structure(make):
   saver, _ = make()
   offered = {"key": jax.random.key(3), "x": jnp.arange(2), "n": 5, "r": 0.5}
