@@ -309,9 +309,8 @@ class Saver(Journal):
     }
     try:
       with self._stop.saving():
-        size = checkpoint.save(
-          self.directory / name, tree, info, self._place(name)
-        )
+        path = self.directory / name
+        size = checkpoint.save(path, tree, info, self._place(name))
     except OSError as error:
       raise DiskError(
         "workdir",
@@ -321,8 +320,8 @@ class Saver(Journal):
       ) from error
     self._prune()
     self._saved = time.monotonic()
-    seconds = self._saved - began
-    self._say(f"Checkpoint {where}: {size / 1e6:.1f} MB in {seconds:.1f} s.")
+    took = f"{size / 1e6:.1f} MB in {self._saved - began:.1f} s"
+    self._say(f"Checkpoint {where}: {took}.")
 
   def _place(self, name):
     return checkpoint_names.place(self._run, self.seed, name)
