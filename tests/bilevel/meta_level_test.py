@@ -75,6 +75,19 @@ def test_steps_leave_their_state_alone():
   assert_equal(one._replace(key=None), two._replace(key=None))
 
 
+def test_rows_that_are_masked_out_stay_as_they_are():
+  exemplars, variables, data = draw()
+  wild = bilevel.Exemplars(
+    exemplars.images.at[-1].set(99.0),
+    exemplars.labels,
+    jnp.arange(len(exemplars.labels)) < len(exemplars.labels) - 1,
+  )
+  problem = bilevel.prepare(wild, variables, data, config=TINY)
+  state = bilevel.steps(problem, bilevel.init(KEY, wild, TINY), 2)
+  assert_equal(state.images[-1], wild.images[-1])
+  assert (state.images[:-1] != wild.images[:-1]).any((1, 2, 3)).all()
+
+
 def test_a_step_is_adam_on_the_hypergradient():
   """Without limits: images − β · g / (|g| + ε) after bias correction."""
   config = change(TINY, max_change=None, outer_schedule="constant")
