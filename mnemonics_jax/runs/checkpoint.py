@@ -168,10 +168,9 @@ def _checked_info(path, place, found=None):
 
 def _check_room(path, tree):
   """Refuses what cannot fit: Orbax's threads do not always survive a full disk."""
-  disk = os.statvfs(path)
-  room = disk.f_bavail * disk.f_frsize
+  disk = shutil.disk_usage(path)
   # Some network file systems do not tell their size.
-  if disk.f_blocks and room < sum(x.nbytes for x in jax.tree.leaves(tree)):
+  if disk.total and disk.free < sum(x.nbytes for x in jax.tree.leaves(tree)):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
