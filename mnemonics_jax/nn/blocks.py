@@ -63,7 +63,8 @@ def stream_blocks(
         np.empty((len(rows), *part.shape[1:]), part.dtype) for part in parts
       )
     for whole, part in zip(done, parts, strict=True):
-      whole[start : start + size] = part[: len(rows) - start]
+      # On the host: lengths differ, and each would be a program.
+      whole[start : start + size] = np.asarray(part)[: len(rows) - start]
 
   with contextlib.closing(read_ahead(put, starts)) as blocks:
     for start, block in zip(starts, blocks, strict=True):
