@@ -149,6 +149,7 @@ def test_which_images_stay_in_a_budget():
   sizes = np.array([10, 20, 30, 40, 50])
   stay = lambda *args, **kw: memory.staying(None, sizes, *args, **kw).tolist()
   assert stay(5) == stay(9, bytes_allowance=150) == [0, 1, 2, 3, 4]
+  assert stay(4) == [0, 1, 2, 3]  # One too many.
   assert stay(3) == [0, 1, 2]
   assert stay(9, bytes_allowance=149) == [0, 1, 2, 3]
   assert stay(2, bytes_allowance=149) == [0, 1]
