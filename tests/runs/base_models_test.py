@@ -19,10 +19,10 @@ from mnemonics_jax.runs import base_models, checkpoint
 def test_a_shared_base_model_changes_nothing(tmp_path, whole):
   workdir, models = tmp_path / "out", tmp_path / "models"
   starts = 1
-  while not interrupted.run_until(workdir, 8, base_models=models):
+  while not interrupted.run_until(workdir, 16, base_models=models):
     starts += 1
     interrupted.assert_log_is_whole(workdir)
-  assert starts > 3
+  assert starts > 2
   assert interrupted.files(workdir) == whole()
   interrupted.assert_log_is_whole(workdir)
   (model,) = models.iterdir()

@@ -49,7 +49,7 @@ def test_stopping_again_and_again_changes_nothing(
   tmp_path, whole, capsys, changes
 ):
   starts = 1
-  while not interrupted.run_until(tmp_path, 5, **changes):
+  while not interrupted.run_until(tmp_path, 7, **changes):
     starts += 1
     interrupted.assert_log_is_whole(tmp_path)
     assert starts < 100
