@@ -254,7 +254,11 @@ def test_what_is_no_flag_is_named(place, argument):
   "arguments, part",
   [
     (["experiments.digits", "--phases=0"], "--phases=0"),
-    (["experiments.folder", "--data=nowhere"], "--data=nowhere"),
+    pytest.param(
+      ["experiments.folder", "--data=nowhere"],
+      "--data=nowhere",
+      marks=pytest.mark.slow,
+    ),
     (["experiments.report", "nowhere"], "nowhere"),
     (["experiments", "mnist"], "digits|cifar|imagenet|folder"),
   ],

@@ -175,9 +175,8 @@ ENTER = {
 }
 
 
-@pytest.mark.parametrize(
-  "door", ["module", pytest.param("script", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS)
 def test_the_command_of_a_table_can_be_typed_again(tmp_path, door):
   flags = ["--table=2", "--rows=herding", "--phases=1"]
   code = TABLE.format(script=door, door=ENTER[door])

@@ -221,7 +221,8 @@ def _learn(scope, batch_size):
 
 
 @pytest.mark.parametrize(
-  "scope, many, batch_size", [("all", 8, 24), ("head", 3, 20)]
+  "scope, many, batch_size",
+  [("all", 8, 24), pytest.param("head", 3, 20, marks=pytest.mark.slow)],
 )
 def test_exemplars_are_learned_as_on_one_device(
   unchecked, monkeypatch, scope, many, batch_size

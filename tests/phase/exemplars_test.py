@@ -118,7 +118,12 @@ def test_a_budget_decides_how_many_are_chosen():
 
 
 @pytest.mark.parametrize(
-  "scope, validate_on", [("head", "all"), ("all", "all"), ("head", "new")]
+  "scope, validate_on",
+  [
+    ("head", "all"),
+    pytest.param("all", "all", marks=pytest.mark.slow),
+    ("head", "new"),
+  ],
 )
 def test_new_exemplars_are_validated_by_new_data_and_old_exemplars(
   monkeypatch, scope, validate_on

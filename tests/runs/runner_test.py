@@ -159,7 +159,7 @@ RESTLESS = dataclasses.replace(tiny.RECIPE, inner_lr=3e38)
     ),
     ("exemplars", 0, dict(bilevel=RESTLESS)),
     ("adjust", 1, dict(bilevel=RESTLESS, exemplars="herding")),
-    ("train", 1, dict(method="bic")),
+    pytest.param("train", 1, dict(method="bic"), marks=pytest.mark.slow),
   ],
   ids=["train", "finetune", "exemplars", "adjust", "bic"],
 )
