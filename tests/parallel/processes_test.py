@@ -158,14 +158,20 @@ def test_two_processes_compute_what_one_does(tmp_path):
     np.testing.assert_allclose(loss, two[epoch], rtol=1e-5, err_msg=str(epoch))
 
 
+def _folder(path, each):
+  """Four classes of images that have one colour each."""
+  rng = np.random.default_rng(0)
+  for name in "abcd":
+    for i in range(each):
+      color = tuple(rng.integers(0, 256, 3).tolist())
+      data_files.save_image(path / f"train/{name}/{i}.png", color)
+  return path
+
+
 @pytest.mark.slow
 def test_two_processes_read_a_folder_together(tmp_path):
   """Both take half of the images, and have those of one process."""
-  images, rng = tmp_path / "images", np.random.default_rng(0)
-  for name in "abcd":
-    for i in range(12):
-      color = tuple(rng.integers(0, 256, 3).tolist())
-      data_files.save_image(images / f"train/{name}/{i}.png", color)
+  images = _folder(tmp_path / "images", each=12)
   (images / "train/a/broken.png").write_bytes(b"no image")
   command = ["experiments.folder", f"--data={images}", "--base_classes=2"]
   command += ["--phases=2", "--exemplars=herding", "--finetune=none"]
@@ -235,11 +241,7 @@ def test_each_process_reads_its_share_of_what_streams(tmp_path):
 @pytest.mark.slow
 def test_two_processes_stream_to_the_same_bits(tmp_path):
   """As two that hold all images, and as one with as many devices."""
-  images, rng = tmp_path / "images", np.random.default_rng(0)
-  for name in "abcd":
-    for i in range(30):
-      color = tuple(rng.integers(0, 256, 3).tolist())
-      data_files.save_image(images / f"train/{name}/{i}.png", color)
+  images = _folder(tmp_path / "images", each=30)
   command = ["experiments.folder", f"--data={images}", "--base_classes=2"]
   command += ["--phases=2", "--meta_epochs=2", "--finetune=all"]
   command += ["--exemplars=mnemonics"]

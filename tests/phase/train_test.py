@@ -60,6 +60,13 @@ def test_the_upper_bound_replays_nothing_and_has_no_teacher(monkeypatch):
   assert pool.count == 4 * 12 and task.teacher is None
 
 
+def _run_phases(config, parts):
+  state = phase.begin_run(0, config)
+  for part in parts:
+    state, _ = phase.run_phase(state, part, config)
+  return state
+
+
 def test_the_model_after_the_fine_tune_is_the_next_teacher(monkeypatch):
   """With transfer and BiC's bias layers, all of which are in it."""
   calls = _watch(monkeypatch)
@@ -67,9 +74,7 @@ def test_the_model_after_the_fine_tune_is_the_next_teacher(monkeypatch):
     methods.BiC(), transfer="in_out", finetune="all",
     base=SHORT, train=SHORT, balance=SHORT,
   )  # fmt: skip
-  state = phase.begin_run(0, config)
-  for part in stream:
-    state, _ = phase.run_phase(state, part, config)
+  _run_phases(config, stream)
   # In each phase a model is trained, then tuned; both calls are noted.
   teachers = [task.teacher for _, task, _ in calls]
   assert [t is None for t in teachers] == [True, True, False, True, False, True]
@@ -86,9 +91,7 @@ def test_every_stage_has_its_own_schedule(monkeypatch):
   config, stream = tiny.setup(
     methods.LwF(), finetune="all", base=base, train=later, balance=balance
   )
-  state = phase.begin_run(0, config)
-  for part in list(stream)[:2]:
-    state, _ = phase.run_phase(state, part, config)
+  _run_phases(config, list(stream)[:2])
   schedules = [task.schedule for _, task, _ in calls]
   assert schedules == [base, balance, later, balance]
   # The fine-tune of phase 1 sees old and new classes alike.
@@ -104,9 +107,7 @@ def test_old_exemplars_are_rehearsed_as_often_as_configured(monkeypatch):
     methods.LwF(), finetune="head", rehearsal="balanced",
     base=SHORT, train=SHORT, balance=SHORT,
   )  # fmt: skip
-  state = phase.begin_run(0, config)
-  for part in list(stream)[:2]:
-    state, _ = phase.run_phase(state, part, config)
+  _run_phases(config, list(stream)[:2])
   quotas = [feed.quota for feed, _, _ in calls]
   assert [quota is None for quota in quotas] == [True, True, False, True]
   assert quotas[2].tolist() == [6, 5, 5, 5, 0, 0]
@@ -181,9 +182,7 @@ def test_bic_never_trains_on_what_it_calibrates_with(monkeypatch, policy, each):
     methods.BiC(), data=tiny.dataset(train=30), memory=policy,
     exemplars="random", finetune="all", base=SHORT, train=SHORT, balance=SHORT,
   )  # fmt: skip
-  state = phase.begin_run(0, config)
-  for part in stream:
-    state, _ = phase.run_phase(state, part, config)
+  state = _run_phases(config, stream)
   trained_on = [_rows(pool.images[: int(pool.count)]) for pool, _, _ in calls]
   assert len(trained_on) == 6 and len(held) == 2
   for images, classes, count in zip(held, (4, 6), each, strict=True):
