@@ -129,7 +129,7 @@ class Saver(Journal):
   def newest(self) -> str:
     """The last checkpoint, for a message."""
     names = self._phases() + self._parts()
-    return str(self.directory / names[-1]) if names else "none yet"
+    return str(self.directory / names[-1]) if names else "still to be made"
 
   def restore(
     self, begin: PhaseState
