@@ -60,7 +60,7 @@ PHASE = {
       (
         "teacher = forward(model, method, task.teacher, images)[0]",
         "teacher = model.apply(task.teacher, images)[0]",
-        ("phase/sgd_test.py", "phase/train_test.py"),
+        ("phase/sgd_methods_test.py",),
       ),
       ('train=task.scope != "head"', "train=True", ("phase/epochs_test.py",)),
     ],

@@ -99,6 +99,19 @@ def test_results_do_not_depend_on_old_raw_data(name, options):
   np.testing.assert_array_equal(honest.memory.images, blind.memory.images)
 
 
+def test_the_memory_holds_what_was_learned_and_adjusted():
+  config, stream = tiny.setup(methods.LwF(), exemplars="mnemonics", adjust=True)
+  state = phase.begin_run(0, config)
+  state, _ = phase.run_phase(state, stream[0], config)
+  state, result = phase.run_phase(state, stream[1], config)
+  images, labels = memory.flat(state.memory)
+  for name, mine in (("adjust", labels < 3), ("exemplars", labels == 3)):
+    before, after, of = result.changed[name]
+    assert (before != after).any(), name
+    np.testing.assert_array_equal(images[mine], after)
+    np.testing.assert_array_equal(labels[mine], of)
+
+
 def test_only_the_joint_upper_bound_sees_old_data():
   for method in (methods.LUCIR(), methods.Joint()):
     _, stream = tiny.setup(method)
