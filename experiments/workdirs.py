@@ -1,5 +1,6 @@
 """Work directories: their names, and what can be one."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -18,7 +19,10 @@ def default(settings: Settings, data: int, root: str = "runs") -> Path:
     data: the checksum of what it learns.
     root: where directories of runs are.
   """
-  key = json.dumps([settings.identity(), data, NUMERICS])
+  usual = {field.name: field.default for field in dataclasses.fields(settings)}
+  # Settings that come later leave the names of runs without them as they are.
+  chosen = {k: v for k, v in settings.identity().items() if v != usual[k]}
+  key = json.dumps([chosen, data, NUMERICS])
   digest = hashlib.sha256(key.encode()).hexdigest()
   memory = settings.memory.replace(":", "-")
   if settings.codec != "raw":

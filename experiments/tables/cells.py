@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
+from experiments.tables.plan import Plan
 from experiments.tables.rows import Row
 from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
@@ -49,6 +50,7 @@ def finished(cell: Cell, done: Run) -> dict[str, Any]:
     "code": code(done.config.get("environment", {})),
     "readout": results["readout"],
     "seconds": sum(done.durations),
+    "memory_bytes": phases[-1]["memory"]["bytes"],
     "classes_seen": [p["classes_seen"] for p in phases],
     "accuracy": accuracy,
     "average": {
@@ -82,6 +84,7 @@ class Sheet:
     rows: its rows, in order.
     cells: in any order; `departures` are the settings that differ from those
       of the paper in the same row.
+    plan: of a table that is not the paper's.
   """
 
   table: str
@@ -89,6 +92,7 @@ class Sheet:
   preset: str
   rows: Sequence[Row]
   cells: Sequence[Cell]
+  plan: Plan | None = None
 
   @property
   def phases(self) -> list[int]:

@@ -22,17 +22,17 @@ from mnemonics_jax.runs import Run, WorkdirError, load_run
 _PANELS = {None: "reported read-out", "nme": "nearest mean of exemplars (nme)"}
 
 
-def write(sheet: Sheet, root: Path, name: str) -> None:
-  """Draws into ROOT/tables, with the numbers of each picture as CSV.
+def write(sheet: Sheet, root: Path, path: Path) -> None:
+  """Draws, with the numbers of each picture as CSV.
 
   Args:
     sheet: the cells.
     root: where their runs are.
-    name: what names of files begin with.
+    path: what paths of files begin with.
   """
   with matplotlib.rc_context(drawing.STYLE):
-    for item in (*curves(sheet, name), *moves(sheet, root, name)):
-      drawing.save(item, root / "tables")
+    for item in (*curves(sheet, path.name), *moves(sheet, root, path.name)):
+      drawing.save(item, path.parent)
 
 
 def names(sheet: Sheet, name: str) -> tuple[list[str], list[str]]:
@@ -123,6 +123,9 @@ def _style(sheet: Sheet, row: Row) -> dict:
     compared = [name for r in sheet.rows for name in r.references]
     rank = compared.count(row.name)
   index = list(dict.fromkeys(map(family, sheet.rows))).index(family(row))
+  if sheet.plan:  # Of any rows: one style after the other.
+    rank, index = divmod(sheet.rows.index(row), len(COLORS))
+    rank %= 3
   return dict(
     color=COLORS[index],
     linestyle=("-", (0, (1, 1.2)), (0, (4, 2)))[rank],

@@ -13,7 +13,7 @@ from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
 from experiments.tables.rows import Row
-from experiments.tables.writing import path_of, write_table
+from experiments.tables.writing import path_of, read_cells, write_table
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.phase import cost
@@ -62,7 +62,7 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
   )
   finished = len(cells) - len(tasks)
   print(
-    f"Table {request.table} on {request.dataset}: {len(cells)} cells, of which"
+    f"{_called(request)} on {request.dataset}: {len(cells)} cells, of which"
     f" {finished} have finished; written to {path_of(request, '.md')}.",
     flush=True,
   )
@@ -92,6 +92,10 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
   return write(cells, draw=True)
 
 
+def _called(request):
+  return f"Plan {request.name}" if request.plan else f"Table {request.table}"
+
+
 def _work(request, dataset):
   """Expected work of each cell in training steps; refuses what cannot be run."""
   work, begun = {}, set()
@@ -112,17 +116,24 @@ def _work(request, dataset):
 
 
 def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
-  """All cells by key as they are on disk, and the runs that are missing."""
+  """All cells by key as they are on disk, and the runs that are missing.
+
+  A cell that has been written is finished even if its run is elsewhere, or gone.
+  """
+  written = read_cells(request, data)
   cells, tasks = {}, []
   for row, phases, seed in request.cells():
     settings = request.settings(row, phases, seed)
     workdir = request.workdir(row, phases, seed, data)
     cell = table_cells.pending(row, phases, seed, workdir.name)
     done = _finished_run(workdir)
-    if done is None:
-      tasks.append(_Task(row, settings, workdir, cell))
-    else:
+    known = written.get(table_cells.key(cell), cell)
+    if done is not None:
       cell = table_cells.finished(cell, done)
+    elif known["status"] == "finished" and not workdir.exists():
+      cell = known
+    else:
+      tasks.append(_Task(row, settings, workdir, cell))
     cells[table_cells.key(cell)] = cell
   return cells, tasks
 

@@ -10,8 +10,10 @@ from absl import flags
 
 from experiments import datasets, options, presets, running, workdirs
 from experiments.settings import Settings
+from experiments.tables import plan as plan_lib
 from experiments.tables import published
 from experiments.tables import rows as table_rows
+from experiments.tables.plan import Plan
 from experiments.tables.rows import Row
 from mnemonics_jax.errors import UserError
 
@@ -19,6 +21,12 @@ FLAGS = flags.FLAGS
 
 _TABLE = flags.DEFINE_enum(
   "table", None, table_rows.TABLES, "Which of the paper's tables."
+)
+_PLAN = flags.DEFINE_string(
+  "plan",
+  None,
+  "Instead of --table: a file that says which runs to compare, and why, such as"
+  " those in results/studies. What is measured is written beside it.",
 )
 _ROWS = flags.DEFINE_list(
   "rows", None, "Rows to run, by name; the default is all of the table."
@@ -63,7 +71,9 @@ class Request:
     phases: every N.
     seeds: every seed.
     given: other settings for which a flag was given.
-    root: directory of runs and tables.
+    root: directory of runs.
+    directory: where the table is written.
+    plan: the file that asks for it, if the paper does not have this table.
   """
 
   table: str
@@ -75,10 +85,14 @@ class Request:
   seeds: tuple[int, ...]
   given: Mapping[str, Any]
   root: Path
+  directory: Path
+  plan: Plan | None = None
 
   @property
   def name(self) -> str:
     """File name of the table: tables of other settings have other names."""
+    if self.plan:
+      return self.plan.path.stem
     parts = [f"table_{self.table}", self.dataset, self.preset]
     given = "_".join(f"{k}-{v}" for k, v in self.given.items())
     if len(given) > _LONGEST:
@@ -108,9 +122,9 @@ class Request:
     settings = self.settings(row, phases, seed)
     return workdirs.default(settings, data, str(self.root))
 
-  def published(self, row: Row) -> dict[str, Any]:
+  def published(self, row: Row) -> dict[str, Any] | None:
     """What the paper's cells of a row set, beside its schedule."""
-    return {**row.cell, **self.memory}
+    return None if self.plan else {**row.cell, **self.memory}
 
   def cells(self) -> Iterable[tuple[Row, int, int]]:
     """Every (row, N, seed); whole seeds first, so that pairs are complete."""
@@ -122,13 +136,15 @@ class Request:
 
 def request_from_flags() -> Request:
   """What the flags ask for, or a `UserError`."""
+  for name, instead in _DECIDED.items():
+    if FLAGS[name].value not in (None, FLAGS[name].default):
+      raise UserError(name, f"`{name}` is not for tables", instead)
+  if _PLAN.value is not None:
+    return _planned(plan_lib.load(_PLAN.value))
   if _TABLE.value is None:
     raise UserError(
       "table", "`table` is missing", "write `table=1`, 2, s1 or s2"
     )
-  for name, instead in _DECIDED.items():
-    if FLAGS[name].value not in (None, FLAGS[name].default):
-      raise UserError(name, f"`{name}` is not for tables", instead)
   given = options.given_settings()
   dataset = FLAGS.dataset
   phases = given.pop("phases", _phases(dataset, FLAGS.preset))
@@ -157,9 +173,7 @@ def request_from_flags() -> Request:
     )
   rows = table_rows.pick(available, _ROWS.value)
   bound = [table_rows.upper_bound()]
-  from mnemonics_jax.parallel import processes
-
-  root = running.directory("root", Path("runs"))
+  root = _private(running.directory("root", Path("runs")))
   request = Request(
     table=_TABLE.value,
     dataset=dataset,
@@ -169,9 +183,53 @@ def request_from_flags() -> Request:
     phases=phases,
     seeds=seeds,
     given=given,
-    root=processes.private_directory(root),
+    root=root,
+    directory=root / "tables",
   )
-  # Settings check themselves, all seeds together.
+  return _checked(request)
+
+
+def _planned(plan: Plan) -> Request:
+  """What a plan asks for, or those of its rows and seeds that flags name."""
+  given = options.given_settings()
+  seeds = given.pop("seeds", plan.seeds)
+  named = [n for n in ("table", "dataset", "preset") if FLAGS[n].present]
+  if other := [*given, *named]:
+    problem = f"`{other[0]}` is not for plans, which decide it"
+    raise UserError(other[0], problem, "leave it out")
+  if lack := {*seeds} - {*plan.seeds}:
+    raise UserError(
+      "seeds",
+      f"seed {min(lack)} is not in the plan",
+      f"choose from `seeds={','.join(map(str, plan.seeds))}`",
+    )
+  return _checked(
+    Request(
+      table="",
+      dataset=plan.dataset,
+      preset=plan.preset,
+      available=plan.rows,
+      rows=tuple(table_rows.pick(plan.rows, _ROWS.value)),
+      phases=plan.phases,
+      seeds=seeds,
+      given=plan.settings,
+      root=_private(running.directory("root", Path("runs"))),
+      directory=_private(plan.path.parent),
+      plan=plan,
+    )
+  )
+
+
+def _private(directory: Path) -> Path:
+  """The directory, or for processes but the first one of their own."""
+  from mnemonics_jax.parallel import processes
+
+  return processes.private_directory(directory)
+
+
+def _checked(request: Request) -> Request:
+  """Settings check themselves, all seeds together."""
+  seeds, phases = request.seeds, request.phases
   row = request.rows[0]
   if not seeds:
     raise UserError(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.tables import cells as table_cells
-from experiments.tables import differences, published
+from experiments.tables import differences, planned, published
 from experiments.tables.cells import Cell, Sheet
 from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.report import drawing, markup, page
@@ -22,6 +22,8 @@ _DOUBTFUL = " †"  # Marks numbers that the paper prints otherwise elsewhere.
 
 
 def title(sheet: Sheet) -> str:
+  if sheet.plan:
+    return sheet.plan.title
   name = title_of(sheet.dataset)
   return f"Table {sheet.table.upper()} on {name}, --preset={sheet.preset}"
 
@@ -34,7 +36,9 @@ def introduction(sheet: Sheet) -> list[str]:
     " is one seed)"
   )
   name = title_of(sheet.dataset)
-  if published.columns(sheet.dataset):
+  if sheet.plan:
+    text = planned.introduction(sheet, sheet.plan)
+  elif published.columns(sheet.dataset):
     text = [
       "Columns “paper” repeat what Liu et al. (CVPR 2020) print in their Table"
       f" {sheet.table.upper()} for {name}, trained with their network"
@@ -46,7 +50,7 @@ def introduction(sheet: Sheet) -> list[str]:
       f" {measured}."
     ]
   done = [cell for cell in sheet.cells if cell["status"] == "finished"]
-  if any(cell["departures"] for cell in done):
+  if not sheet.plan and any(cell["departures"] for cell in done):
     text.append(_reduced(sheet, done))
   if len(done) < len(sheet.cells):
     lost = sum(cell["status"] == "failed" for cell in sheet.cells)
@@ -160,6 +164,8 @@ def _one_or_each(texts):
 
 def quantity_tables(sheet: Sheet) -> list[tuple[str, Table]]:
   """Average accuracy and forgetting, of the reported read-out."""
+  if sheet.plan:
+    return planned.measured_tables(sheet)
   return [
     (
       "Average accuracy in percent",

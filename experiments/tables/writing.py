@@ -16,7 +16,26 @@ from mnemonics_jax.runs.schema import Each
 
 def path_of(request: Request, suffix: str) -> Path:
   """Where a table is written, by the kind of file."""
-  return request.root / "tables" / f"{request.name}{suffix}"
+  return request.directory / f"{request.name}{suffix}"
+
+
+def read_cells(request: Request, data: int) -> dict[str, Cell]:
+  """What was written of a table and would get the same numbers today, by key.
+
+  Args:
+    request: the table.
+    data: checksum of what its cells are run on.
+  """
+  written = _read(path_of(request, ".json")).get("cells", {})
+  return {k: c for k, c in written.items() if _is_valid(request, c, data)}
+
+
+def _is_valid(request, cell, data):
+  row = next((r for r in request.available if r.name == cell["row"]), None)
+  if row is None:
+    return False
+  place = request.workdir(row, cell["phases"], cell["seed"], data)
+  return place.name == cell["workdir"]
 
 
 def write_table(
@@ -41,7 +60,7 @@ def write_table(
   # What another command adds between reading and writing would be lost.
   with lock.waiting(path.with_suffix(".lock")):
     written = _read(path)
-    cells = _merge(request, written.get("cells", {}), cells, data, lacking)
+    cells = _merge(request, cells, data, lacking)
     commands = [*written.get("commands", ()), environment.command()]
     record = {
       "table": request.table,
@@ -65,11 +84,12 @@ def _write_views(request: Request, record: dict[str, Any], draw: bool) -> Sheet:
     preset=request.preset,
     rows=request.available,
     cells=list(record["cells"].values()),
+    plan=request.plan,
   )
   if draw:
-    figures.write(sheet, request.root, request.name)
+    figures.write(sheet, request.root, path_of(request, ""))
   pictures = [
-    [path for name in names if (path := _picture(request, name)).exists()]
+    [path for n in names if (path := request.directory / f"{n}.png").exists()]
     for names in figures.names(sheet, request.name)
   ]
   files.write_text(
@@ -79,10 +99,6 @@ def _write_views(request: Request, record: dict[str, Any], draw: bool) -> Sheet:
     path_of(request, ".html"), views.html(sheet, record, *pictures)
   )
   return sheet
-
-
-def _picture(request: Request, name: str) -> Path:
-  return request.root / "tables" / f"{name}.png"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -106,23 +122,12 @@ _RECORD = {
 
 def _merge(
   request: Request,
-  written: Mapping[str, Cell],
   cells: Mapping[str, Cell],
   data: int,
   lacking: Sequence[str],
 ) -> dict[str, Cell]:
   """Cells that are still valid, and what this command knows better."""
-  rows = {row.name: row for row in request.available}
-
-  def valid(cell):
-    """Whether it would get the same numbers today."""
-    row = rows.get(cell["row"])
-    if row is None:
-      return False
-    place = request.workdir(row, cell["phases"], cell["seed"], data)
-    return place.name == cell["workdir"]
-
-  merged = {key: cell for key, cell in written.items() if valid(cell)}
+  merged = read_cells(request, data)
   for key, cell in cells.items():
     if cell["status"] != "pending" or key not in merged:
       merged[key] = cell

@@ -28,6 +28,18 @@ def test_names_tell_what_is_run():
   assert name() == name()  # Runs must be found again.
 
 
+def test_a_setting_that_comes_later_renames_nothing():
+  """Only what differs from the defaults is in a name."""
+
+  @dataclasses.dataclass(frozen=True)
+  class Later(Settings):
+    depth: int = 3
+
+  later = Later("digits", "smoke", **presets.of("digits")["smoke"])
+  assert name(later) == name()
+  assert name(dataclasses.replace(later, depth=4)) != name()
+
+
 def test_whatever_changes_numbers_changes_the_name(monkeypatch):
   for change in [
     dict(epochs=3),

@@ -59,11 +59,16 @@ def assert_close(one, two):
   jax.tree.map(close, one, two)
 
 
-def by_hand(start, batches):
-  """SGD with momentum and L2 in optax, some rows of the head held."""
-  tx = optax.chain(
-    optax.add_decayed_weights(5e-4), optax.trace(0.9), optax.scale(-0.1)
-  )
+def by_hand(start, batches, rates=None):
+  """SGD with momentum and L2 in optax, some rows of the head held.
+
+  Args:
+    start: where it begins.
+    batches: images and labels of each step.
+    rates: of each step; 0.1 if they are not given.
+  """
+  rates = iter(rates or [0.1] * len(batches))
+  tx = optax.chain(optax.add_decayed_weights(5e-4), optax.trace(0.9))
   held = np.asarray(METHOD.trainable_rows(CLASSES))[:, None]
   variables, state = start, tx.init(start["params"])
 
@@ -86,6 +91,8 @@ def by_hand(start, batches):
     moves: Any
     moves, state = tx.update(grads, state, variables["params"])
     moves["head"]["weight"] *= held
+    rate = next(rates)
+    moves = jax.tree.map(lambda move, rate=rate: -rate * move, moves)
     params = optax.apply_updates(variables["params"], moves)
     variables = {"params": params, "batch_stats": stats}
     losses.append(float(loss))

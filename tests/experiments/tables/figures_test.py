@@ -70,5 +70,5 @@ def test_files_are_named_after_n_and_row(tmp_path):
   request = tables.request(tmp_path, rows="herding")
   drawn = sheet(request, [cell(request.rows[0], 5, 0, 0.8, 0.6)])
   assert figures.names(drawn, "t") == (["t_n5"], ["t_distances_herding"])
-  figures.write(sheet(request, []), tmp_path, "t")
+  figures.write(sheet(request, []), tmp_path, tmp_path / "tables/t")
   assert not (tmp_path / "tables").exists()  # There was nothing to draw.

@@ -1,0 +1,155 @@
+"""A table of one's own: a file says what is compared, and why, before it is run.
+
+  title: How often old exemplars are drawn
+  question: Does it help to draw them more often?
+  decision: What becomes of it, and by which rule.
+  dataset: cifar100
+  preset: short
+  phases: [5]
+  seeds: [0, 1, 2]
+  settings: {exemplars: herding}       # Of all rows, as flags have them.
+  rows:
+    once: {settings: {rehearsal: once}}
+    four: {label: four times, settings: {rehearsal: 4}, minus: [once]}
+
+What is measured is written beside the plan.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from experiments import presets
+from experiments.settings import Settings, check_effect
+from experiments.tables.rows import Row
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.runs.schema import Each, Maybe, mismatch
+
+FLAGS = flags.FLAGS
+
+_FIELDS = {
+  "title": str,
+  "question": str,
+  "decision": str,
+  "dataset": str,
+  "preset": str,
+  "phases": [int],
+  "seeds": [int],
+  "settings": {},
+  "rows": Each({"settings": {}, "label": Maybe(str), "minus": Maybe([str])}),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """What is compared.
+
+  Attributes:
+    path: of the file.
+    title: of the table.
+    question: that it answers.
+    decision: the rule by which.
+    dataset: name of the data set.
+    preset: name of the preset.
+    phases: every N.
+    seeds: every seed.
+    settings: of all rows.
+    rows: in order.
+  """
+
+  path: Path
+  title: str
+  question: str
+  decision: str
+  dataset: str
+  preset: str
+  phases: tuple[int, ...]
+  seeds: tuple[int, ...]
+  settings: Mapping[str, Any]
+  rows: tuple[Row, ...]
+
+
+def load(path: str | Path) -> Plan:
+  """A plan, checked."""
+  path = Path(path).expanduser()
+  found = _read(path)
+  if lack := mismatch(found, _FIELDS):
+    raise _error(path, lack)
+  if other := sorted(found.keys() - _FIELDS.keys()):
+    raise _error(path, f"{other[0]} is not known")
+  for name in ("dataset", "preset"):
+    _parsed(path, name, found[name])
+  common = _settings(path, found["settings"])
+  rows = [_row(path, name, row) for name, row in found["rows"].items()]
+  names = {row.name for row in rows}
+  for row in rows:
+    if other := sorted({*row.references} - names):
+      raise _error(
+        path, f"row {row.name} is compared with {other[0]}, which is none"
+      )
+    fixed = {"dataset": found["dataset"], "preset": found["preset"]}
+    values = presets.of(found["dataset"])[found["preset"]]
+    settings = Settings(**{**values, **common, **row.fixed, **fixed})
+    check_effect(settings, row.fixed)
+  return Plan(
+    path,
+    **{name: found[name].strip() for name in ("title", "question", "decision")},
+    dataset=found["dataset"],
+    preset=found["preset"],
+    phases=tuple(found["phases"]),
+    seeds=tuple(found["seeds"]),
+    settings=common,
+    rows=tuple(rows),
+  )
+
+
+def _read(path):
+  import yaml
+
+  try:
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+  except OSError as error:
+    raise _error(path, error.strerror or str(error)) from None
+  except (yaml.YAMLError, UnicodeDecodeError) as error:
+    raise _error(path, str(error).splitlines()[0]) from None
+  if not isinstance(found, dict):
+    raise _error(path, "it has no fields")
+  return found
+
+
+def _row(path, name, row):
+  if other := sorted(row.keys() - _FIELDS["rows"].shape.keys()):
+    raise _error(path, f"row {name}: {other[0]} is not known")
+  return Row(
+    name,
+    row.get("label", name),
+    {"method": Settings.method, **_settings(path, row["settings"])},
+    references=tuple(row.get("minus", ())),
+  )
+
+
+def _settings(path, given):
+  """Settings as flags of the same names would give them."""
+  fields = {field.name for field in dataclasses.fields(Settings)}
+  taken = fields & set(FLAGS) - {"dataset", "preset", "phases", "seeds"}
+  if other := sorted(given.keys() - taken):
+    raise _error(path, f"{other[0]} is no setting of a row")
+  return {name: _parsed(path, name, value) for name, value in given.items()}
+
+
+def _parsed(path, name, value):
+  try:
+    return FLAGS[name].parser.parse(str(value))
+  except ValueError as error:
+    raise _error(path, f"{name}: {error}") from None
+
+
+def _error(path, problem):
+  return UserError(
+    "plan",
+    f"`plan={path}` cannot be used ({problem})",
+    "results/studies has examples",
+  )

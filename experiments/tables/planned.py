@@ -1,0 +1,70 @@
+"""What a table of a plan shows: what was asked, and all that was measured."""
+
+from collections.abc import Callable
+import statistics
+
+from experiments.tables import cells as table_cells
+from experiments.tables.cells import Cell, Sheet
+from experiments.tables.plan import Plan
+from mnemonics_jax.data.sources import title_of
+from mnemonics_jax.registry import READOUTS
+from mnemonics_jax.report.tables import REPORTED, Table, interval
+
+
+def introduction(sheet: Sheet, plan: Plan) -> list[str]:
+  """The question, the rule that was there before any answer, and the settings."""
+  given = [f"--preset={plan.preset}"]
+  given += [f"--{name}={value}" for name, value in plan.settings.items()]
+  return [
+    f"Question: {plan.question}",
+    f"Decision, written before any run: {plan.decision}",
+    f"All rows: {title_of(sheet.dataset)}, {' '.join(given)}, seeds"
+    f" {', '.join(map(str, plan.seeds))}. Numbers are means over the seeds that have"
+    " finished ± the half-width of a 95 % confidence interval (Student's t). Rows"
+    " with the same method share the models of phase 0, which the first of them"
+    " trains: its minutes include that.",
+  ]
+
+
+def measured_tables(sheet: Sheet) -> list[tuple[str, Table]]:
+  """Averages, last phases, forgetting, bytes and minutes, for each N."""
+  return [(f"N = {n}, in percent", _measured(sheet, n)) for n in sheet.phases]
+
+
+def _measured(sheet, phases):
+  rows = []
+  for row in sheet.shown:
+    found = sheet.of(row.name, phases)
+    if not found:
+      status = "failed" if sheet.of(row.name, phases, "failed") else "not run"
+      rows.append([row.label, "0", status, *["–"] * 6])
+      continue
+    line = [row.label, str(len(found))]
+    for of in (table_cells.average, _last):
+      for readout in READOUTS:
+        mark = REPORTED if readout == found[0]["readout"] else ""
+        line.append(_estimate(found, lambda c, f=of, r=readout: f(c, r)) + mark)
+    per_class = found[0]["memory_bytes"] / found[0]["classes_seen"][-1]
+    minutes = statistics.fmean(cell["seconds"] for cell in found) / 60
+    line.append(_estimate(found, table_cells.forgetting))
+    rows.append([*line, f"{per_class:,.0f}", f"{minutes:.0f}"])
+  header = [
+    "row",
+    "seeds",
+    *[*READOUTS] * 2,
+    "reported",
+    "per class",
+    "each run",
+  ]
+  groups = [("", 2), ("average", 2), ("last phase", 2)]
+  groups += [("forgetting", 1), ("bytes", 1), ("minutes", 1)]
+  return Table(header, rows, groups=groups)
+
+
+def _last(cell: Cell, readout: str) -> float:
+  return cell["accuracy"]["final"][readout][-1]
+
+
+def _estimate(cells: list[Cell], of: Callable[[Cell], float]) -> str:
+  mean, half = table_cells.estimate(of(cell) for cell in cells)
+  return interval({"mean": mean, "ci95": half})

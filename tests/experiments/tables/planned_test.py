@@ -1,0 +1,58 @@
+"""What a plan's table shows, from made-up runs."""
+
+import json
+
+import pytest
+from support import report_fixture
+from support.plans import request
+
+from experiments import running
+from experiments.tables.filling import fill
+from mnemonics_jax import data
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+  """A plan whose rows have made-up runs; the second is 10 points better."""
+  digits, started = data.load("digits"), []
+
+  def run(settings, _, workdir, **__):
+    started.append(workdir)
+    better = 0.1 if settings.rehearsal == "4" else 0.0
+    (seed,) = settings.seeds
+    report_fixture.write(workdir, seeds=(seed,), offset=better)
+
+  monkeypatch.setattr(running, "run", run)
+  asked = request(tmp_path)
+  fill(asked, digits)
+  return asked, digits, started
+
+
+def test_what_is_measured_stands_beside_the_plan(measured):
+  asked, _, started = measured
+  assert len(started) == 4
+  text = asked.plan.path.with_suffix(".md").read_text()
+  assert text.startswith("# How often\n\nQuestion: Does it help?")
+  assert "before any run: Four times if" in text
+  assert "--preset=smoke --exemplars=herding, seeds 0, 1." in text
+  # Seeds 0 and 1 have 80 and 78 (tests/support/report_fixture.py).
+  assert "| once | 2 | **79.00 ±" in text
+  assert "| four times | 2 | **89.00 ±" in text
+  assert "| four times | 2 | +10.00 ± 0.00 | **+10.00 ± 0.00** |" in text
+  assert "paper" not in text.partition("Where from")[0].lower()
+  assert asked.plan.path.with_name("often_n2.png").exists()
+
+
+def test_written_cells_outlive_their_runs(measured, tmp_path):
+  """The plan goes on elsewhere with its JSON alone."""
+  asked, digits, started = measured
+  before = asked.plan.path.with_suffix(".json").read_text()
+  (tmp_path / "runs").rename(tmp_path / "gone")
+  fill(asked, digits)
+  assert len(started) == 4
+  after = asked.plan.path.with_suffix(".json").read_text()
+  assert json.loads(before)["cells"] == json.loads(after)["cells"]
+  # Another number of epochs makes other numbers.
+  changed = {"exemplars": "herding", "epochs": 3}
+  fill(request(tmp_path, settings=changed), digits)
+  assert len(started) == 8
