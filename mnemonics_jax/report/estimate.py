@@ -77,11 +77,13 @@ class Remaining:
   def __init__(self, work: Sequence[float], seeds: int):
     self._work, self._seeds = work, seeds
     self._took: list[tuple[float, float]] = []  # Work and seconds of phases.
-    self._start: float | None = None  # Where a run that continues has begun.
+    # Share of the first phase, which may be continued, and seconds when it was
+    # heard of: with its first steps, programs have been compiled.
+    self._start: tuple[float, float] | None = None
 
   def after(self, phase: int, seconds: float) -> float:
     """Seconds that are left, once a phase has taken so many."""
-    before = 0.0 if self._took else self._start or 0.0
+    before = 0.0 if self._took or not self._start else self._start[0]
     self._took.append((self._work[phase] * (1 - before), seconds))
     left = self.during(phase, 1.0, seconds)
     self._seeds -= phase == len(self._work) - 1
@@ -90,8 +92,9 @@ class Remaining:
   def during(self, phase: int, share: float, seconds: float) -> float:
     """Seconds that are left, once a share of a phase has been reached in so many."""
     if self._start is None:
-      self._start = share
-    now = self._work[phase] * (share - self._start), seconds
+      self._start = share, seconds
+    began, since = self._start
+    now = self._work[phase] * (share - began), seconds - since
     measured = self._took[2:] or self._took or [now]
     work, took = (sum(column) for column in zip(*measured, strict=True))
     rest = sum(self._work[phase:]) - self._work[phase] * share

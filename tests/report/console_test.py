@@ -123,13 +123,14 @@ def test_the_display_shows_the_time_left_for_all_seeds(clock, monkeypatch):
     console(RunBegins(5, (0, 1), (6, 1, 1, 1, 1)))
     console(SeedBegins(0))
     shown = lambda: console._seed._display.tasks[0].fields["info"]
+    clock[0] += 5.0  # Programs are compiled.
     console(StepReport(0, "train", 0, 2, 0, 1))
     assert shown() == ""
     clock[0] += 3.0
     console(StepReport(0, "train", 1, 2, 0, 1))
     # Half of 6 units took 3 s: 7 units of this seed are left, 10 of the other.
     assert shown() == "17 s left"
-    clock[0] += 9.0
+    clock[0] += 4.0
     console(PhaseEnds(0, 5, {"head": 0.9}))
     # The phase has taken 12 s: 14 units are left. The line above says the same.
     console(StepReport(1, "train", 0, 2, 0, 1))

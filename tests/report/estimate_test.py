@@ -78,5 +78,5 @@ def test_a_run_that_continues_has_done_only_what_it_was_seen_doing():
   """It goes on where three quarters of phase 1 were done, and needs 8 s a unit."""
   remaining = estimate.Remaining((4.0, 4.0, 4.0), seeds=1)
   assert remaining.during(1, 0.75, 5.0) == 0  # Nothing is known yet.
-  assert remaining.during(1, 0.875, 4.0) == pytest.approx(8 * 4.5)
+  assert remaining.during(1, 0.875, 9.0) == pytest.approx(8 * 4.5)
   assert remaining.after(1, 8.0) == pytest.approx(8 * 4)
