@@ -24,7 +24,7 @@ endef
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow mutants torture lint format dist docs notebooks notebooks-run screenshot audit sbom lock browser clean
+.PHONY: help quickstart test test-newest test-slow mutants torture lint format dist docs notebooks owner notebooks-run screenshot audit sbom lock browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -79,6 +79,11 @@ notebooks: $(VENV)/.installed-dev  ## write the notebooks anew from their .py fi
 	$(BIN)/jupytext -q --update --to ipynb --opt cell_metadata_filter=-all --update-metadata \
 	  '{"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "jupytext": null}' \
 	  notebooks/*.py
+
+# Until then they name OWNER, and the notebooks' Colab badges lead nowhere.
+owner:  ## write whose copy this is into addresses and badges: NAME=you
+	$(if $(NAME),,$(error NAME= is missing: make owner NAME=you))
+	perl -pi -e 's#OWNER/mnemonics_jax#$(NAME)/mnemonics_jax#g' notebooks/*.py notebooks/*.ipynb docs/install.md
 
 # Stored notebooks have no outputs; the site shows these copies where there are some.
 notebooks-run: $(VENV)/.installed-dev  ## run quickstart and inspect_run at full size, for `make docs`

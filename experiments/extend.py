@@ -5,9 +5,10 @@
 RUN is the work directory of a run, or one of Learner.save or experiments.export.
 It stays as it is, and its data are not needed.
 DIR holds <class>/*.jpg or train/<class>/*.jpg, and perhaps val/<class>/*, as for
-experiments.folder. Classes that RUN does not know become further phases of the
-copy in NEW, with RUN's method, schedule and memory. Of classes that it knows only
-test images are taken: those in val/, or a part that is held out.
+experiments.folder, with the --class_names of RUN, if it had some. Classes that RUN
+does not know become further phases of the copy in NEW, with RUN's method, schedule
+and memory. Of classes that it knows only test images are taken: those in val/, or a
+part that is held out.
 
 The report shows the old phases and the new ones. Where there are no test images
 of an old class, it says so: accuracies are then over the classes that have some.
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 import numpy as np
 
-from experiments import command, folder, launch, learned, running
+from experiments import class_names, command, folder, launch, learned, running
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import layout
 
@@ -31,8 +32,15 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 _FLAGS = (
-  *("data", "workdir", "phases", "val_fraction", "strict", "network"),
-  *("checkpoint_every", "keep", "patience", "tensorboard", "devices"),
+  *("data", "workdir", "phases", "val_fraction", "strict", "class_names"),
+  *(
+    "network",
+    "checkpoint_every",
+    "keep",
+    "patience",
+    "tensorboard",
+    "devices",
+  ),
 )
 for _name in _FLAGS:  # Those that `folder` has, too.
   flags.declare_key_flag(_name)
@@ -72,10 +80,10 @@ def _extend(run: Path, workdir: Path, phases: int) -> None:
   from mnemonics_jax import runs
   from mnemonics_jax.runs import learners
 
-  runs.load_run(run)  # Which says what is wrong with it.
+  known = runs.load_run(run).results["class_names"]
   network = learned.network()
   config = learners.run_config(run, network)
-  dataset = _load(config.network.image_shape)
+  dataset = _load(config.network.image_shape, known)
   with running.followed(f"Results go to {workdir}.") as hear:
     results = runs.extend(
       run,
@@ -119,10 +127,11 @@ def _extend_learner(path: Path, workdir: Path, phases: int) -> None:
 
   learner, known = learned.load(path)
   shape = tuple(known.network.image_shape)
-  sizes = (0,) * len(known.names)  # Which do not matter to what follows.
+  before = [str(name) for name in known.names]
+  sizes = (0,) * len(before)  # Which do not matter to what follows.
   stream = Extension(
-    _load(shape),
-    [str(name) for name in known.names],
+    _load(shape, before),
+    before,
     StreamShape(sizes, known.phases, image_shape=shape),
     phases,
   )
@@ -153,9 +162,10 @@ def _val_fraction() -> float:
   return 0.2 if FLAGS.val_fraction is None else FLAGS.val_fraction
 
 
-def _load(shape: Sequence[int]) -> "Dataset":
-  """The images in --data, of the size that was learned."""
-  return running.load_data(
+def _load(shape: Sequence[int], learned: Sequence[str]) -> "Dataset":
+  """The images in --data, of the size that was learned, and with its names."""
+  names = class_names.given()
+  dataset = running.load_data(
     "folder",
     FLAGS.data,
     image_size=_size(shape),
@@ -163,6 +173,7 @@ def _load(shape: Sequence[int]) -> "Dataset":
     strict=FLAGS.strict,
     least_classes=1,
   )
+  return class_names.rename(dataset, names, dataset.name, learned)
 
 
 def _size(shape):

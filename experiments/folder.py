@@ -7,7 +7,6 @@ val/<class>/*; without val/ a part of each class is held out for testing.
 """
 
 import functools
-from pathlib import Path
 
 from absl import flags
 
@@ -18,18 +17,13 @@ from mnemonics_jax.errors import UserError
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)
+flags.adopt_module_key_flags(class_names)
 for _option in data.SOURCES["folder"].options:
   flags.declare_key_flag(_option)
 
 flags.DEFINE_string("data", None, "Directory with one folder per class.")
 _NAME = flags.DEFINE_string(
   "name", "folder", "What to call the data in titles and reports."
-)
-_CLASS_NAMES = flags.DEFINE_string(
-  "class_names",
-  None,
-  "A text file with a line for each class: the name of its directory, blanks or a"
-  " comma, the name to show. ImageNet's n01440764 and so on are known without it.",
 )
 
 presets = functools.partial(presets_lib.of, "folder")
@@ -41,10 +35,7 @@ def main(_) -> None:
       "data", "`data` is missing", "--data=DIR names one with train/<class>/"
     )
   settings = options.settings_from_flags("folder")
-  names = {}
-  if _CLASS_NAMES.value is not None:
-    names = class_names.read(Path(_CLASS_NAMES.value))
-
+  names = class_names.given()
   running.run_experiment(
     settings,
     lambda: datasets.load(settings, FLAGS.data, names=names, title=_NAME.value),

@@ -7,8 +7,9 @@ Images are treated as in training, whatever their size, colours and rotation;
 those that cannot be read are named and skipped. For each image the most likely
 classes are shown by both read-outs: the head, and the nearest mean of exemplars.
 
-If folders have the names of known classes, as in a folder that is learned, what
-they say is compared with what is predicted: accuracy and a confusion matrix.
+If folders have the names of known classes, or those that --class_names or ImageNet
+give them, as in a folder that is learned, what they say is compared with what is
+predicted: accuracy and a confusion matrix.
 
   python -m experiments.predict RUN DIR/val --top=1 --confusion=confusion.csv
 """
@@ -23,7 +24,14 @@ from typing import Any
 from absl import flags
 import numpy as np
 
-from experiments import command, compile_cache, learned, pictures, workdirs
+from experiments import (
+  class_names,
+  command,
+  compile_cache,
+  learned,
+  pictures,
+  workdirs,
+)
 from mnemonics_jax.data import read_images
 from mnemonics_jax.data.folder_names import folder_names
 from mnemonics_jax.data.listing import printable
@@ -32,6 +40,7 @@ from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import files
 
 flags.adopt_module_key_flags(learned)
+flags.adopt_module_key_flags(class_names)
 _TOP = flags.DEFINE_integer("top", 3, "How many classes to show of each image.")
 _CSV = flags.DEFINE_string(
   "csv", None, "Also writes names and probabilities to this file."
@@ -56,14 +65,16 @@ def main(argv: Sequence[str]) -> None:
     raise UserError("top", f"`top={_TOP.value}` shows nothing", "use 1 or more")
   for flag in (_CSV, _CONFUSION):
     _check_output(flag)
+  given = class_names.given()
   with compile_cache.kept():
     learner, known = learned.load(run)
     names = [printable(str(name)) for name in known.names]
-    # A class is called by its name, or by the folder that an export gave it.
-    classes = dict(
-      zip(folder_names(known.names), range(len(names)), strict=True)
-    )
-    classes |= dict(zip(names, range(len(names)), strict=True))
+    # A class is called by its name, or by a folder that was learned or exported.
+    labels = range(len(names))
+    label = dict(zip(names, labels, strict=True))
+    classes = dict(zip(folder_names(known.names), labels, strict=True))
+    folders = class_names.folders(names, given)
+    classes |= {folder: label[name] for folder, name in folders.items()}
     found = pictures.find(argv[2:], classes)
     likely, rows = _predict(learner, known, found)
   shown = [found[row] for row in rows]

@@ -79,6 +79,7 @@ def run(
 
   config, stream = build(settings, dataset)
   opening = plan.describe(settings, config, stream, workdir)
+  title = f"{stream.name} · {settings.title}"
   departures = (*paper.departures(settings), *stream.departures)
   schedule = "reduced" if departures else "paper"
   with followed(opening) as console:
@@ -95,7 +96,7 @@ def run(
       seeds=settings.seeds,
       settings=settings.identity(),
       base_model=settings.base_model,
-      labels=runs.Labels(settings.title, settings.preset, schedule, departures),
+      labels=runs.Labels(title, settings.preset, schedule, departures),
       report=hear,
       **options,
     )

@@ -77,8 +77,9 @@ class Settings:
 
   @property
   def title(self) -> str:
+    """What is done with the data, whatever they are called."""
     kept = self.memory if self.codec == "raw" else f"{self.memory} {self.codec}"
-    return " · ".join([self.dataset, self.method, self.exemplars, kept])
+    return " · ".join([self.method, self.exemplars, kept])
 
   @property
   def validated_on(self) -> str:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 import re
+import shutil
+import subprocess
 
 import jupytext
 import nbclient
@@ -47,8 +49,25 @@ def test_a_notebook_is_stored_without_outputs(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_the_badge_opens_this_notebook(path):
-  badge = f"/OWNER/mnemonics_jax/blob/main/notebooks/{path.name})"
-  assert badge in nbformat.read(path, as_version=4).cells[0].source
+  """Of the copy that its first cell installs; `make owner` says which."""
+  first, *others = nbformat.read(path, as_version=4).cells
+  place = rf"/([\w-]+)/mnemonics_jax/blob/main/notebooks/{path.name}\)"
+  (owner,) = re.findall(place, first.source)
+  source = f'source = "https://github.com/{owner}/mnemonics_jax"'
+  assert any(source in cell.source for cell in others)
+
+
+def test_whose_copy_it_is_stands_in_every_address(tmp_path):
+  for part in ("notebooks", "docs", "Makefile"):
+    copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+    copy(ROOT / part, tmp_path / part)
+  make = ["make", "-s", "owner"]
+  done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True)
+  assert done.returncode and "NAME=" in done.stderr
+  subprocess.run([*make, "NAME=ada-l"], cwd=tmp_path, check=True)
+  files = *tmp_path.glob("notebooks/*"), tmp_path / "docs" / "install.md"
+  for text in (file.read_text() for file in files if file.is_file()):
+    assert "ada-l/mnemonics_jax" in text and "OWNER/" not in text
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)

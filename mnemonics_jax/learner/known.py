@@ -1,4 +1,4 @@
-"""What was learned, as a value; and the same with room for more classes."""
+"""What was learned, as a value; and the same with another room for classes."""
 
 from collections.abc import Hashable
 import dataclasses
@@ -71,41 +71,40 @@ class Scores(NamedTuple):
   confusion: Int[np.ndarray, "seen seen"]
 
 
-def room_for(needed: int, room: int) -> int:
-  """`room`, doubled until it holds all that is needed.
+def room_for(classes: int) -> int:
+  """Rows of the head of a learner that knows so many classes: 8, 16, 32, ...
 
-  >>> room_for(9, 4), room_for(3, 4)
-  (16, 4)
+  They depend on nothing else: XLA chooses by their number how products and sums
+  are computed.
+
+  >>> room_for(3), room_for(8), room_for(33)
+  (8, 8, 64)
   """
-  while room < needed:
-    room *= 2
-  return room
+  return max(8, 1 << (classes - 1).bit_length())
 
 
-def grown(state: PhaseState, begin: PhaseState) -> PhaseState:
+def resized(state: PhaseState, begin: PhaseState) -> PhaseState:
   """The state with the room of another one, as if it had had it all along.
 
-  What is learned from there on is the same up to rounding: XLA chooses by their
-  shapes how products and sums over padded rows are computed.
-
   Args:
-    state: what is known.
+    state: what is known; rows of no class may be left out.
     begin: of the same seed, before anything was known; a longer head begins with
       the rows of a shorter one.
   """
   memory, fresh = state.memory, begin.memory
-  more = len(fresh.counts) - len(memory.counts)
-  if memory.codec == fresh.codec and not more:
+  room = len(fresh.counts)
+  if memory.codec == fresh.codec and len(memory.counts) == room:
     return state
   if memory.codec != fresh.codec:
     memory = memory_lib.store(fresh, *memory_lib.flat(memory))
-  counts = np.pad(memory.counts, (0, len(fresh.counts) - len(memory.counts)))
+  counts = np.bincount(memory.labels, minlength=room).astype(np.int32)
   memory = dataclasses.replace(memory, counts=counts)
-  variables = jax.tree.map(_longer, state.variables, begin.variables)
+  variables = jax.tree.map(_resized, state.variables, begin.variables)
   return state._replace(variables=variables, memory=memory)
 
 
-def _longer(have, fresh):
+def _resized(have, fresh):
   if np.shape(have) == np.shape(fresh):
     return have
-  return jnp.concatenate([jnp.asarray(have), fresh[len(have) :]])
+  rows = jnp.concatenate([jnp.asarray(have), fresh[len(have) :]])
+  return rows[: len(fresh)]

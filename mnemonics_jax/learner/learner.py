@@ -13,7 +13,7 @@ from mnemonics_jax import phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.learner import asking, beginning, following, inputs
-from mnemonics_jax.learner.known import Known, Scores, grown, room_for
+from mnemonics_jax.learner.known import Known, Scores, resized, room_for
 from mnemonics_jax.learner.presets import PRESETS, fields
 from mnemonics_jax.memory import Codec, MemoryPolicy
 from mnemonics_jax.methods import METHODS, Method, reference
@@ -57,7 +57,6 @@ class Learner:
     preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes) or
       `smoke` (only to see it work).
     seed: of initialisation, sampling and augmentation.
-    room: classes that the head has room for at first; it doubles when needed.
     augment: of training images, by name or as a function of key and images.
     codec: how exemplars are kept: `raw`, `jpeg:75`, `webp:75`.
     base_model: a published model of the first classes, taken instead of training
@@ -71,7 +70,6 @@ class Learner:
   memory: str | MemoryPolicy = "per_class:20"
   preset: str = "short"
   seed: int = 0
-  room: int = 8
   augment: str | Augmentation = "crop_flip"
   codec: str | Codec = "raw"
   base_model: str | None = None
@@ -101,7 +99,6 @@ class Learner:
           f"`{field}={value}` is not known",
           f"choose one of {', '.join(choices)}",
         )
-    check_count("room", self.room, least=1)
     check_count("seed", self.seed, most=2**32 - 1)
     memory_lib.parse(self.memory)
     memory_lib.parse_codec(self.codec)
@@ -147,7 +144,7 @@ class Learner:
     state = phase.begin_run(self.seed, config)
     if known is not None:
       asking.check_head(self._method, known)
-      state = grown(known.state, state)
+      state = resized(known.state, state)
     tested = images[:0], labels[:0]
     if test is not None:
       tested = inputs.labelled(*test, network.image_shape, seen)
@@ -172,7 +169,7 @@ class Learner:
     counts = np.zeros(0, int) if state is None else state.memory.counts
     shape = OpenShape(
       phases,
-      room_for(sum(phases), len(counts) or self.room),
+      room_for(sum(phases)),
       images=len(labels),
       largest_class=int(np.bincount(labels).max()),
       exemplars=int(counts.sum()),

@@ -1,6 +1,6 @@
 """Where a run is: a live display on a terminal, plain lines elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import io
 import sys
 import time
@@ -102,8 +102,16 @@ class Console:
 
   def _begin_seed(self, label: str) -> "_Seed":
     self._end_seed()
-    self._seed = _Seed(self._stream or sys.stdout, label, self._run)
+    self._seed = _Seed(
+      self._stream or sys.stdout, label, self._run, self._time_left
+    )
     return self._seed
+
+  def _time_left(self, phase: int, share: float) -> str:
+    """For all phases of all seeds, when a share of one is done."""
+    seconds = time.monotonic() - self._phase_began
+    left = self._remaining and self._remaining.during(phase, share, seconds)
+    return f"{format_duration(left)} left" if left else ""
 
   def _end_seed(self) -> None:
     if self._seed:
@@ -123,18 +131,24 @@ class _Seed:
   Args:
     stream: where to write.
     label: what to call it, for example "seed 0".
-    run: what is known of the run. Its work gives the time left for all phases.
+    run: what is known of the run.
+    time_left: in words, when a share of a phase is done.
   """
 
-  def __init__(self, stream: Stream, label: str, run: RunBegins | None):
+  def __init__(
+    self,
+    stream: Stream,
+    label: str,
+    run: RunBegins | None,
+    time_left: Callable[[int, float], str],
+  ):
     self._stream = stream
     self.label = label
     self._last = run.phases - 1 if run else None
-    self._work = run.work if run else ()
     self._drawn = 0.0
     self._stage = None  # The (phase, stage) that is running.
     self._epoch_began = time.monotonic()
-    self._began: tuple[float, float] | None = None  # Time and work done then.
+    self._time_left = time_left
     self._display, self._tasks = None, []
     if stream.isatty():
       self._display, self._tasks = _live_display(stream)
@@ -161,7 +175,7 @@ class _Seed:
     if self._display:
       if report.metrics is not None or now - self._drawn >= _REFRESH:
         self._drawn = now
-        self._draw(report, now)
+        self._draw(report)
     elif report.metrics is not None:
       self.say(self._line(report, now - self._epoch_began))
     if report.metrics is not None:
@@ -184,7 +198,7 @@ class _Seed:
     of = "" if self._last is None else f"/{self._last}"
     return f"{report.phase}{of}"
 
-  def _draw(self, report: StepReport, now: float) -> None:
+  def _draw(self, report: StepReport) -> None:
     assert self._display
     phase_task, epoch_task, step_task = self._tasks
     within = 1.0 if report.metrics is not None else 0.0
@@ -192,6 +206,8 @@ class _Seed:
       within = min(report.step / report.steps, 1.0)
     epochs = report.epoch + within
     share = epochs / report.epochs if report.epochs else 0.0
+    # Later stages are not counted as work: what phases take includes them.
+    trained = share if report.stage == "train" else 1.0
     update = self._display.update
     update(
       phase_task,
@@ -199,7 +215,7 @@ class _Seed:
       completed=report.phase,
       total=None if self._last is None else self._last + 1,
       count=self._phase_count(report),
-      info=self.run_left(report, share, now),
+      info=self._time_left(report.phase, min(trained, 1.0)),
     )
     update(
       epoch_task,
@@ -218,21 +234,6 @@ class _Seed:
       metrics = {k: v for k, v in report.metrics.items() if k != "seconds"}
       update(step_task, info=format_metrics(metrics))
 
-  def run_left(self, report: StepReport, share: float, now: float) -> str:
-    """The time left for all phases, when `share` of a stage is done."""
-    if not self._work:
-      return ""
-    # Later stages of a phase do not count as work: the rate learns to include
-    # them as phases complete.
-    share = share if report.stage == "train" else 1.0
-    done = sum(self._work[: report.phase])
-    done += self._work[report.phase] * min(share, 1.0)
-    if self._began is None:
-      self._began = self._epoch_began, done
-    since, done_then = self._began
-    left = _time_left(now - since, done - done_then, sum(self._work) - done)
-    return left and f"{left} left"
-
 
 def format_metrics(metrics: Mapping[str, float]) -> str:
   """`loss 0.412 · accuracy 87.5 %`; the rest only where these are missing."""
@@ -244,12 +245,6 @@ def format_metrics(metrics: Mapping[str, float]) -> str:
 
   main = [name for name in ("loss", "accuracy") if name in metrics]
   return " · ".join(one(name) for name in main or metrics)
-
-
-def _time_left(elapsed: float, done: float, remaining: float) -> str:
-  if done <= 0 or elapsed <= 0:
-    return ""
-  return format_duration(elapsed / done * max(remaining, 0.0))
 
 
 def _live_display(stream: Stream):

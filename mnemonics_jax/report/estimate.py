@@ -61,7 +61,9 @@ class Estimate:
 
 
 class Remaining:
-  """The time that is left, by what the phases so far have taken.
+  """The time that is left for all seeds, by what the phases so far have taken.
+
+  The first two phases compile, which tells nothing of those that follow.
 
   >>> remaining = Remaining((6.0, 2.0, 2.0), seeds=1)
   >>> remaining.after(phase=0, seconds=30.0)  # 6 of 10 units took 30 s.
@@ -74,15 +76,27 @@ class Remaining:
 
   def __init__(self, work: Sequence[float], seeds: int):
     self._work, self._seeds = work, seeds
-    self._seconds = self._done = 0.0
+    self._took: list[tuple[float, float]] = []  # Work and seconds of phases.
+    # Share of the first phase, which may be continued, and seconds when it was
+    # heard of: with its first steps, programs have been compiled.
+    self._start: tuple[float, float] | None = None
 
   def after(self, phase: int, seconds: float) -> float:
     """Seconds that are left, once a phase has taken so many."""
-    self._seconds += seconds
-    self._done += self._work[phase]
-    if phase == len(self._work) - 1:
-      self._seeds -= 1
-    rest = sum(self._work[phase + 1 :]) + sum(self._work) * (
-      self._seeds - (phase < len(self._work) - 1)
-    )
-    return self._seconds / self._done * max(rest, 0.0)
+    before = 0.0 if self._took or not self._start else self._start[0]
+    self._took.append((self._work[phase] * (1 - before), seconds))
+    left = self.during(phase, 1.0, seconds)
+    self._seeds -= phase == len(self._work) - 1
+    return left
+
+  def during(self, phase: int, share: float, seconds: float) -> float:
+    """Seconds that are left, once a share of a phase has been reached in so many."""
+    if self._start is None:
+      self._start = share, seconds
+    began, since = self._start
+    now = self._work[phase] * (share - began), seconds - since
+    measured = self._took[2:] or self._took or [now]
+    work, took = (sum(column) for column in zip(*measured, strict=True))
+    rest = sum(self._work[phase:]) - self._work[phase] * share
+    rest += sum(self._work) * (self._seeds - 1)
+    return took / work * rest if work > 0 else 0.0

@@ -124,8 +124,8 @@ def _subject(classes: Sequence[int], results: Mapping[str, Any]) -> str:
         else f"The {count(number)} {which} classes are"
       )
   if number <= 3:
-    verb = "is" if number == 1 else "are"
-    return f"{capital(listed([names[c] for c in classes]))} {verb}"
+    subject, verb = ("class", "is") if number == 1 else ("classes", "are")
+    return f"The {subject} {listed([names[c] for c in classes])} {verb}"
   base = sum(c < results["classes_per_phase"][0] for c in classes)
   origin = f", {count(base)} of them from phase 0," if base else ""
   return f"{capital(count(number))} of {len(names)} classes{origin} are"

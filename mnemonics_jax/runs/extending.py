@@ -18,7 +18,7 @@ from mnemonics_jax.data.extension import Extension
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner.inputs import check_incremental
-from mnemonics_jax.learner.known import grown
+from mnemonics_jax.learner.known import resized
 from mnemonics_jax.phase import Config
 from mnemonics_jax.runs import (
   checkpoint,
@@ -158,7 +158,7 @@ def _copy_seed(source, target, old, config, seed):
     # Where its records end is another place once other seeds have gone on.
     checkpoint.save(
       layout.checkpoint_dir(target, seed) / name,
-      pack_state(grown(state, begin)),
+      pack_state(resized(state, begin)),
       info | {"log": None},
       checkpoint_names.place(run, seed, name),
     )

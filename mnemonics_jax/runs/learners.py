@@ -112,6 +112,7 @@ def remember(
     network: of the caller, if it is not one of this package.
   """
   fields = dict(info["learner"]["fields"])
+  fields.pop("room", None)  # Of files from when it was a setting.
   net = info["network"]
   if network is not None:
     fields["network"], net = network, _of_caller(network, net)
@@ -244,7 +245,6 @@ def _of_run(path, network, seed, phase):
   settings = {field.name for field in dataclasses.fields(Learner)}
   learner = Learner(
     seed=seed,
-    room=config.model.classes,
     **{
       field.name: getattr(config, field.name)
       for field in dataclasses.fields(Config)

@@ -1,5 +1,7 @@
 """Classes are called what people call them."""
 
+import dataclasses
+
 import pytest
 from support import tiny
 
@@ -7,13 +9,11 @@ from experiments import class_names
 from mnemonics_jax.errors import UserError
 
 
-def renamed(names, classes=None, title="pets"):
-  import dataclasses
-
+def renamed(names, classes=None, title="pets", learned=()):
   dataset = tiny.dataset(classes=3)
   if classes is not None:
     dataset = dataclasses.replace(dataset, class_names=classes)
-  return class_names.rename(dataset, names, title)
+  return class_names.rename(dataset, names, title, learned)
 
 
 def test_a_file_names_directories(tmp_path):
@@ -53,3 +53,20 @@ def test_imagenet_is_known():
   assert renamed({"n02123045": "cat"}, ids).class_names[1] == "cat"
   # A folder that has other classes, too, is not ImageNet.
   assert renamed({}, ("n01440764", "n02123045", "dog")).class_names[0] == ids[0]
+
+
+def test_learned_classes_keep_the_names_they_have():
+  learned = ("tench", "maillot (n03710721)", "n02123045", "pet")
+  found = class_names.folders(learned, {"cat": "pet"})
+  assert found == {
+    "n01440764": "tench",
+    "n03710721": "maillot (n03710721)",
+    "cat": "pet",
+    **{name: name for name in learned},
+  }
+  ids = ("n01440764", "n02123045", "n03710721")
+  known = renamed({}, ids, learned=learned).class_names
+  assert known == ("tench", "n02123045", "maillot (n03710721)")
+  # Among other folders, too.
+  mixed = renamed({}, ("n01440764", "dog", "owl"), learned=learned)
+  assert mixed.class_names == ("tench", "dog", "owl")

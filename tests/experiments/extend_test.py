@@ -134,6 +134,25 @@ def test_a_learner_learns_more(home, kind):
   assert_refused(again, f"--workdir=new_{kind} exists")
 
 
+def test_folders_may_be_called_as_when_they_were_learned(home, tmp_path):
+  learner, known = Learner.load(home / "learner")
+  learner.save(known._replace(names=("tench", "dog", "fox")), tmp_path / "fish")
+  finished_run.write_folder(tmp_path / "data", (0, 1, 4))
+  for split in ("train", "val"):
+    for label, name in ((0, "n01440764"), (1, "canis"), (4, "n02123045")):
+      folder = tmp_path / "data" / split / f"class {label}"
+      folder.rename(folder.with_name(name))
+  (tmp_path / "names.txt").write_text("canis dog\nn02123045 cat\n")
+  done = command.call(
+    *("extend", "fish", "--data=data", "--workdir=more"),
+    "--class_names=names.txt", cwd=tmp_path, train=True,
+  )  # fmt: skip
+  assert not done.code, done.err
+  assert "no test images of 1 learned classes (fox)" in done.out
+  _, more = Learner.load(tmp_path / "more")
+  assert more.names == ("tench", "dog", "fox", "cat")
+
+
 def test_one_class_is_enough(home):
   for i in range(8):
     path = home / "one" / "owl" / f"{i}.png"

@@ -134,6 +134,24 @@ def test_folders_of_other_names_are_not_compared(home):
   assert "of 6)" in done.out
 
 
+def test_folders_may_be_called_as_when_they_were_learned(home, tmp_path):
+  """By a name that a file, or ImageNet, gives another one."""
+  learner, known = Learner.load(home / "run")
+  named = known._replace(names=("tench", "cat", "dog", "owl"))
+  learner.save(named, tmp_path / "learner")
+  shown = finished_run.write_folder(tmp_path, (0, 1), ("val",)) / "val"
+  (shown / "class 0").rename(shown / "n01440764")
+  (shown / "class 1").rename(shown / "felis")
+  (tmp_path / "names.txt").write_text("felis cat\n")
+  arguments = tmp_path / "learner", shown, "--top=1"
+  one = predict(home, *arguments)
+  assert not one.code and "of 6)" in one.out
+  both = predict(home, *arguments, f"--class_names={tmp_path / 'names.txt'}")
+  assert not both.code and "of 12)" in both.out
+  wrong = predict(home, *arguments, "--class_names=none.txt")
+  assert_refused(wrong, "--class_names=none.txt cannot be read")
+
+
 def test_a_phase_knows_its_classes_only(home):
   done = predict(home, "run", "data/val", "--phase=0", "--top=9", "--csv=p.csv")
   assert not done.code

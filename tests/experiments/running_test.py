@@ -1,5 +1,6 @@
 """What a command adds to the library's run: flags in messages, and advice."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -68,6 +69,13 @@ def test_settings_become_a_call_of_the_library(library):
     "tensorboard": False,
     "base_model": None,
   }
+
+
+def test_titles_call_the_data_what_the_user_does(library):
+  pets = dataclasses.replace(tiny.dataset(), name="pets")
+  running.run(SETTINGS, pets, Path("out"))
+  ((_, options),) = library.calls
+  assert options["labels"].title.startswith("pets · lucir")
 
 
 def test_notes_of_the_library_are_shown_as_flags(library, capsys):

@@ -7,4 +7,4 @@ from support.learners import many
 @pytest.fixture(scope="module")
 def learned():
   """Nine classes in four phases; before the last one the head grows."""
-  return many(room=8)
+  return many()

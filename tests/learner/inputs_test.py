@@ -78,7 +78,6 @@ def test_questions_that_cannot_be_answered(learned):
     ("finetune", "tail", "none, head, all"),
     ("transfer", "up", "in_out"),
     ("init_exemplars", "best", "random"),
-    ("room", 0, "1 or more"),
     ("seed", -1, "whole number"),
   ],
 )

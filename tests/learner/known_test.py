@@ -1,4 +1,4 @@
-"""What is known, and the same with more room."""
+"""What is known, and the same with another room."""
 
 import jax
 import numpy as np
@@ -10,10 +10,10 @@ from mnemonics_jax.types import PhaseState
 
 
 @pytest.mark.parametrize(
-  "needed, room, expected", [(1, 4, 4), (4, 4, 4), (5, 4, 8), (33, 8, 64)]
+  "classes, room", [(1, 8), (8, 8), (9, 16), (16, 16), (33, 64)]
 )
-def test_room_doubles_until_it_is_enough(needed, room, expected):
-  assert known_lib.room_for(needed, room) == expected
+def test_room_depends_on_the_number_of_classes_alone(classes, room):
+  assert known_lib.room_for(classes) == room
 
 
 def state(classes, each, seed=0, codec=memory.Raw()):
@@ -37,7 +37,7 @@ def state(classes, each, seed=0, codec=memory.Raw()):
 @pytest.mark.parametrize("codec", [memory.Raw(), memory.Jpeg(50)])
 def test_what_is_grown_begins_with_what_was_there(codec):
   have, fresh = state(4, 2, seed=1, codec=codec), state(8, 0, codec=codec)
-  grown = known_lib.grown(have, fresh)
+  grown = known_lib.resized(have, fresh)
   rows = grown.variables["params"]["head"]["rows"]
   # The rows that were there, then those of a longer head that has seen nothing.
   assert rows.tolist() == [10, 11, 12, 13, 4, 5, 6, 7]
@@ -46,14 +46,22 @@ def test_what_is_grown_begins_with_what_was_there(codec):
   assert (grown.phase, grown.classes_seen) == (1, 2)
 
 
+def test_rows_of_no_class_may_be_left_out():
+  have = state(4, 2, seed=1)
+  longer = known_lib.resized(have, state(8, 0))
+  again = known_lib.resized(longer, state(4, 0))
+  assert again.variables["params"]["head"]["rows"].tolist() == [10, 11, 12, 13]
+  assert again.memory == have.memory
+
+
 def test_what_has_the_room_stays_itself():
   have = state(4, 2)
-  assert known_lib.grown(have, state(4, 0, seed=1)) is have
+  assert known_lib.resized(have, state(4, 0, seed=1)) is have
 
 
 def test_another_codec_takes_over_what_there_is():
   have = state(2, 1, codec=memory.Jpeg(50))
-  grown = known_lib.grown(have, state(4, 0))
+  grown = known_lib.resized(have, state(4, 0))
   assert grown.memory.codec == memory.Raw()
   assert grown.memory.counts.tolist() == [1, 1, 0, 0]
   np.testing.assert_array_equal(grown.memory.images, have.memory.images)

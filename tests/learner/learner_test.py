@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 from support import compilations, saved_learner
-from support.learners import PHASES, Flat, learn, make, many, same
+from support.learners import PHASES, Flat, learn, make, same
 from support.saved_learner import QUICK, images, pictures
 
 from mnemonics_jax import Learner, memory, methods, phase, registry, runs
-from mnemonics_jax.learner.known import grown
+from mnemonics_jax.learner.known import resized
 from mnemonics_jax.progress import StepReport, ignore
 
 
@@ -102,50 +102,46 @@ def test_learning_leaves_what_was_known_before_as_it_was():
   assert known.names == ("cat", "dog")
 
 
-def test_growing_equals_having_had_the_room(learned):
-  """To the bit where XLA computes with 4, 8 and 16 rows in one way."""
-  _, known = learned
-  _, other = many(room=16)
-  head, longer = (k.state.variables["params"]["head"] for k in (known, other))
-  assert head["weight"].shape == longer["weight"].shape == (16, 8)
-  assert same(known.state.variables, other.state.variables)
-  assert known.state.memory == other.state.memory
-  smaller = make(room=4)
-  assert learn(smaller, None, "cat dog").state.memory.counts.shape == (4,)
+def with_room(learner, known, room):
+  """What is known, in a head that has had room for so many classes all along."""
+  labels = np.arange(len(known.names))
+  config = learner._config(known.network, known.phases, labels, None)
+  shape = config.shape._replace(classes=room)
+  begin = phase.begin_run(0, dataclasses.replace(config, shape=shape))
+  return known._replace(state=resized(known.state, begin))
 
 
-def test_growing_equals_a_room_of_any_size_up_to_rounding(learned):
-  _, known = learned
-  _, other = many(room=32)
-  head = other.state.variables["params"]["head"]
-  assert head["weight"].shape == (32, 8)
-  for one, long in zip(
-    jax.tree.leaves(known.state.variables),
-    jax.tree.leaves(other.state.variables),
-    strict=True,
-  ):
-    one, long = np.atleast_1d(one), np.atleast_1d(long)
-    rows = min(len(one), len(long))  # Of no class are those beyond.
-    np.testing.assert_allclose(one[:rows], long[:rows], rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize(
+  "options",
+  [
+    dict(exemplars="mnemonics", adjust=True, finetune="head"),
+    dict(method="bic"),
+  ],
+)
+def test_growing_equals_having_had_the_room_to_the_bit(options):
+  learner, known, roomy = make(**options), None, None
+  for phases, (new, rows) in enumerate([(5, 8), (7, 16), (8, 32), (16, 64)]):
+    names = " ".join(f"{phases}_{label}" for label in range(new))
+    known = learn(learner, known, names, each=3)
+    roomy = learn(learner, roomy, names, each=3)
+    assert known.state.memory.counts.shape == (rows,)
+    assert same(known.state.variables, roomy.state.variables)
+    assert known.state.memory == roomy.state.memory
+    roomy = with_room(learner, roomy, 100)
+    assert roomy.state.variables["params"]["head"]["weight"].shape[0] == 100
 
 
-def test_a_grown_head_has_the_rows_that_a_longer_one_begins_with():
-  fields = dict(phases=(2,), labels=np.array([0, 1]), state=None)
-  network = saved_learner.network()
-  short, long = (
-    phase.begin_run(0, make(method="bic", room=room)._config(network, **fields))
-    for room in (4, 32)
-  )
-  for state in (short, long):
-    assert state.memory.counts.tolist() == [0] * len(state.memory.counts)
-  larger = grown(short, long)
-  assert same(larger.variables, long.variables)
-  assert same(larger.memory, long.memory)
-  head = short.variables["params"]["head"] | {"bias": np.arange(4.0)}
-  params = short.variables["params"] | {"head": head}
-  changed = short._replace(variables=short.variables | {"params": params})
-  bias = grown(changed, long).variables["params"]["head"]["bias"]
-  assert bias.tolist() == [0, 1, 2, 3] + [0] * 28
+def test_a_head_has_the_rows_that_a_longer_one_begins_with():
+  learner = make(method="bic")
+  known = learn(learner, None, "cat dog")
+  labels = np.array([0, 1])
+  config = learner._config(known.network, (2,), labels, None)
+  short = known._replace(state=phase.begin_run(0, config))
+  long = with_room(learner, short, 32)
+  shape = config.shape._replace(classes=32)
+  begin = phase.begin_run(0, dataclasses.replace(config, shape=shape))
+  assert same(long.state.variables, begin.variables)
+  assert same(long.state.memory, begin.memory)
 
 
 def test_images_may_come_in_any_order():
@@ -201,7 +197,7 @@ def test_many_small_phases_share_programs():
     programs.append(count.programs)
   assert len(known.names) == 24
   # Sizes are rounded: to 24 classes the pool has 8, 12, 16, 24, 32, 48 or 64
-  # rows and the head 4, 8, 16 or 32; in between nothing is compiled.
+  # rows and the head 8, 16 or 32; in between nothing is compiled.
   assert programs.count(0) >= 10
   assert programs[-6:].count(0) >= 5
 
@@ -238,10 +234,10 @@ def everything(method, exemplars, network, **options):
   learner = make(network, method=method, exemplars=exemplars, **options)
   known = learn(learner, None, "cat dog")
   known = learn(learner, known, "fox", test=pictures(cat=2, fox=2))
-  known = learn(learner, known, "owl hen")  # Outgrows the head.
+  known = learn(learner, known, "owl hen ant bee cow pig")  # Outgrows the head.
   likely = learner.predict_proba(known, pictures(cat=2, hen=2)[0])
-  assert likely.shape == (4, 5) and np.isfinite(likely).all()
-  assert len(known.exemplars[0]) == 10
+  assert likely.shape == (4, 9) and np.isfinite(likely).all()
+  assert len(known.exemplars[0]) == 18
 
 
 INCREMENTAL = [name for name in methods.METHODS if name != "joint"]

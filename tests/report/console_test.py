@@ -117,13 +117,24 @@ def test_the_display_ends_with_its_context(monkeypatch):
   assert written.count("\x1b[?25l") == written.count("\x1b[?25h") == 1
 
 
-def test_time_left_follows_the_work(clock):
-  # Phase 0 is 6 of 10 units. Half of it took 3 s: 7 units are left, 7 s.
-  run = RunBegins(5, (0,), (6, 1, 1, 1, 1))
-  seed = console_lib._Seed(io.StringIO(), "", run)
-  seed.run_left(StepReport(0, "train", 0, 2, 0, 1), 0.0, 100.0)
-  left = seed.run_left(StepReport(0, "train", 0, 2, 1, 1), 0.5, 103.0)
-  assert left == "7 s left"
+def test_the_display_shows_the_time_left_for_all_seeds(clock, monkeypatch):
+  monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
+  with report.Console(stream=Terminal()) as console:
+    console(RunBegins(5, (0, 1), (6, 1, 1, 1, 1)))
+    console(SeedBegins(0))
+    shown = lambda: console._seed._display.tasks[0].fields["info"]
+    clock[0] += 5.0  # Programs are compiled.
+    console(StepReport(0, "train", 0, 2, 0, 1))
+    assert shown() == ""
+    clock[0] += 3.0
+    console(StepReport(0, "train", 1, 2, 0, 1))
+    # Half of 6 units took 3 s: 7 units of this seed are left, 10 of the other.
+    assert shown() == "17 s left"
+    clock[0] += 4.0
+    console(PhaseEnds(0, 5, {"head": 0.9}))
+    # The phase has taken 12 s: 14 units are left. The line above says the same.
+    console(StepReport(1, "train", 0, 2, 0, 1))
+    assert shown() == "28 s left"
 
 
 def test_every_phase_ends_with_its_accuracy_and_the_time_left(clock):

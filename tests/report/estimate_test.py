@@ -65,3 +65,18 @@ def test_what_phases_took_tells_what_is_left():
   phases = [(0, 18.0), (1, 6.0), (2, 6.0)]
   left = [remaining.after(*one) for one in phases * 2]
   assert left == pytest.approx([42, 36, 30, 12, 6, 0])
+
+
+def test_phases_that_compile_are_forgotten():
+  """The first two take 20 s more; the others 1 s, as they are of equal work."""
+  remaining = estimate.Remaining((1.0,) * 5, seeds=1)
+  left = [remaining.after(*one) for one in enumerate([21, 21, 1, 1, 1])]
+  assert left == pytest.approx([84, 63, 2, 1, 0])
+
+
+def test_a_run_that_continues_has_done_only_what_it_was_seen_doing():
+  """It goes on where three quarters of phase 1 were done, and needs 8 s a unit."""
+  remaining = estimate.Remaining((4.0, 4.0, 4.0), seeds=1)
+  assert remaining.during(1, 0.75, 5.0) == 0  # Nothing is known yet.
+  assert remaining.during(1, 0.875, 9.0) == pytest.approx(8 * 4.5)
+  assert remaining.after(1, 8.0) == pytest.approx(8 * 4)

@@ -103,10 +103,11 @@ def test_classes_that_are_never_predicted_are_named(made):
     "The newest class is never predicted."
   )
   assert failures.failure(confuse(made(0.8), 50, 0, 50, 0, 50)) == (
-    "Price $x_1 and class 3 are never predicted."
+    "The classes price $x_1 and class 3 are never predicted."
   )
   assert failures.failure(confuse(made(0.8), 50, 0, 0, 0, 50)) == (
-    "Price $x_1, cost $y^2$ & über ☃ and class 3 are never predicted."
+    "The classes price $x_1, cost $y^2$ & über ☃ and class 3 are never"
+    " predicted."
   )
   many = made(0.8, groups=(4, 2, 2))
   assert failures.failure(confuse(many, 50, 0, 50, 0, 0, 0, 0, 50)) == (

@@ -126,7 +126,7 @@ def _images(names):
 def test_a_learner_begins_with_it_in_any_order_of_its_classes(home, model):
   quick = {k: v for k, v in saved_learner.QUICK.items() if k != "augment"}
   learner = Learner(
-    exemplars="herding", memory="per_class:3", room=4, base_model=str(model),
+    exemplars="herding", memory="per_class:3", base_model=str(model),
     augment="none", finetune="none",
     **{k: v for k, v in quick.items() if k != "finetune"},
   )  # fmt: skip

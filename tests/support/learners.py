@@ -24,7 +24,7 @@ class Flat(linen.Module):
 
 def make(network=Flat(), **options):
   """A learner of few steps; options are its fields."""
-  fields = dict(QUICK, exemplars="herding", memory="per_class:2", room=4)
+  fields = dict(QUICK, exemplars="herding", memory="per_class:2")
   return Learner(network, **(fields | options))
 
 

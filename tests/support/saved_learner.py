@@ -50,7 +50,7 @@ def pictures(**counts: int) -> tuple[np.ndarray, list[str]]:
 @functools.cache
 def _saved() -> Path:
   path = Path(tempfile.mkdtemp(prefix="saved_learner_")) / "learner"
-  learner = Learner(network(), memory="per_class:2", room=4, **QUICK)
+  learner = Learner(network(), memory="per_class:2", **QUICK)
   known = learner.learn(None, *pictures(cat=4, dog=4), report=ignore)
   known = learner.learn(known, *pictures(fox=4), report=ignore)
   learner.save(known, path)
