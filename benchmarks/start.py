@@ -1,12 +1,14 @@
 """Where the seconds of a start go: importing, tracing, compiling, the first step.
 
   python -m benchmarks.start            # some minutes; CIFAR-100 if it is there
+  python -m benchmarks.start --parts=cifar
   python -m benchmarks.start --quick    # digits alone, at smoke size
 
 Each command starts three times in a home of its own: with no cache of compiled
 programs, with the cache of that start, and once more to continue a run that was
 stopped after its first epoch. Tracing and compiling are counted as JAX reports
 them, spans that overlap once; reading a program from the cache counts as compiling.
+CPU seconds are those of the whole start, compilers of kernels included.
 """
 
 import json
@@ -28,23 +30,31 @@ _OUTPUT = flags.DEFINE_string(
   "output", None, "JSON file; the default is below benchmarks/results."
 )
 
+_PARTS = flags.DEFINE_list(
+  "parts", ["smoke", "digits", "cifar"], "Tables to make."
+)
+
 _ROOT = pathlib.Path(__file__).parents[1]
 _SPANS = {
   "/jax/core/compile/jaxpr_trace_duration": "trace",
   "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
   "/jax/core/compile/backend_compile_duration": "compile",
 }
-_CIFAR = ["cifar", "--preset=short", "--images_per_class=50", "--base_epochs=2"]
+_COMMANDS = {
+  "smoke": ["digits", "--preset=smoke"],
+  "digits": ["digits"],
+  "cifar": [
+    *("cifar", "--preset=short", "--images_per_class=50", "--base_epochs=2")
+  ],
+}
 
 
 def main(_):
   results = measure.Results("start", _OUTPUT.value, _QUICK.value)
-  commands = [["digits", "--preset=smoke"]]
-  if not _QUICK.value:
-    commands.append(["digits"])
-    if "MNEMONICS_DATA_DIR" in os.environ:
-      commands.append(_CIFAR)
-  for command in commands:
+  parts = ["smoke"] if _QUICK.value else _PARTS.value
+  if "MNEMONICS_DATA_DIR" not in os.environ:
+    parts = [part for part in parts if part != "cifar"]
+  for command in map(_COMMANDS.__getitem__, parts):
     results.add(
       "_".join(command).replace("--", ""),
       f"python -m experiments.{' '.join(command)}",
@@ -58,6 +68,7 @@ def main(_):
         "programs": row["programs"],
         "first epoch after": f"{row['first_epoch']:.1f} s",
         "whole": f"{row['seconds']:.1f} s",
+        "CPU": f"{row['cpu']:.1f} s",
       },
     )
 
@@ -132,7 +143,7 @@ def _run(line):
       times[_SPANS[event]] += max(0.0, end - max(start, until))
       until = max(until, end)
   programs = sum(_SPANS.get(event) == "compile" for event, *_ in spans)
-  print(json.dumps(times | {"programs": programs}))
+  print(json.dumps(times | {"programs": programs, "cpu": sum(os.times()[:4])}))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks import measure
@@ -77,6 +78,41 @@ def test_hypergradient_quick(tmp_path):
   assert "torch" in versions or "PyTorch is not" in text
   for row in results.get("agreement", {"rows": []})["rows"]:
     assert row["relative difference"] < 1e-6
+
+
+@pytest.mark.slow
+def test_gradients_of_resnet32_are_those_of_pytorch(tmp_path):
+  pytest.importorskip("torch")
+  problem = dict(network="resnet32", exemplars=10, valid=10)
+  path = f"{tmp_path}/problem.npz"
+
+  def gradient(factory, form="auto", **options):
+    environment = {"MNEMONICS_CPU_CONV": form}
+    name = f"benchmarks.{factory}"
+    with measure.Contestant(
+      name, threads=2, environment=environment, path=path, **options
+    ) as contestant:
+      return contestant.turn() and contestant.result()[1]
+
+  def ours(form):
+    return gradient(
+      "jax_resnet:meta_step", form, problem=problem, inner_steps=1, remat="step"
+    )
+
+  def torchs(double):
+    return gradient(
+      "torch_resnet:meta_step", inner_steps=1, channels_last=True, double=double
+    )
+
+  measure.Contestant(
+    "benchmarks.jax_resnet:write", threads=2, path=path, problem=problem
+  ).close()
+  exact = torchs(double=True)
+  error = lambda found: np.linalg.norm(found - exact) / np.linalg.norm(exact)
+  rounding = error(torchs(double=False))
+  assert rounding < 1e-3
+  for form in ("native", "xla"):
+    assert error(ours(form)) < 3 * rounding, form
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ _conv_p = _primitive("conv2d", conv_xla.conv, ((0, 0), (3, 3)))
 _conv_dx_p = _primitive("conv2d_dx", conv_xla.conv_dx, ((0, 0), (2, 3)))
 _conv_dw_p = _primitive("conv2d_dw", conv_xla.conv_dw, ((3, 2), (3, 3)))
 for _map, _form in (
-  (_conv_p, conv_xla.conv),
+  (_conv_p, conv_xla.conv_cpu),
   (_conv_dx_p, conv_xla.conv_dx_cpu),
   (_conv_dw_p, conv_xla.conv_dw_cpu),
 ):

@@ -4,7 +4,8 @@ On accelerators they are plain convolutions. On a CPU they are written in the on
 layout for which XLA has fast kernels everywhere: it brings other layouts into this
 one only outside of loops, and in the body of a scan or while loop the gradients that
 `lax.conv_general_dilated` derives take up to 100 times longer. The gradient of the
-kernel is made of matrix products there, which halves its time.
+kernel is made of matrix products there, which halves its time, and neighbours of
+few channels are computed together.
 """
 
 from functools import partial
@@ -83,7 +84,20 @@ def conv_dw(x, g, geometry):
   return jax.linear_transpose(lambda w: conv(x, w, geometry), w)(g)[0]
 
 
-# The gradients on a CPU.
+# The maps on a CPU.
+
+
+def conv_cpu(x, w, geometry):
+  """The convolution itself, neighbours of few channels together.
+
+  >>> from mnemonics_jax.nn.geometry import Geometry
+  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
+  >>> y = conv_cpu(jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1)), geometry)
+  >>> y.ravel().tolist()
+  [4.0, 4.0, 4.0, 4.0]
+  """
+  _, _, s, p = geometry
+  return _correlate(x, w, s, ((p, p), (p, p)), geometry.out_size[1])
 
 
 def conv_dx_cpu(g, w, geometry):
@@ -100,17 +114,42 @@ def conv_dx_cpu(g, w, geometry):
     (k - 1 - p, n + p - 1 - s * (m - 1))
     for n, m in zip(size, geometry.out_size, strict=True)
   ]
-  return lax.conv_general_dilated(
-    g,
-    w[::-1, ::-1].swapaxes(2, 3),
-    (1, 1),
+  turned = w[::-1, ::-1].swapaxes(2, 3)
+  return _correlate(g, turned, 1, pads, size[1], spread=s)
+
+
+_CHANNELS = 32  # of a result, from which on XLA's kernels are at full speed
+
+
+def _correlate(x, w, stride, pads, width, spread=1):
+  """The correlation, with results of fewer channels as channels of a neighbour.
+
+  Neighbours in a row see one window, and a kernel has the taps of each where they
+  belong; the zeros between them cost less than lanes that are empty.
+  """
+  c, o = w.shape[2:]
+  fits = lambda group: group * o <= _CHANNELS and width % group == 0
+  group = 1
+  while spread == 1 and fits(2 * group):
+    group *= 2
+  if group > 1:
+    fill = [(0, 0)] * 3 + [(0, -c % 4)]  # Windows are copied by four channels.
+    x, w = jnp.pad(x, fill), jnp.pad(w, [*fill[:2], fill[3], fill[2]])
+    ends = [(i * stride, (group - 1 - i) * stride) for i in range(group)]
+    taps = [jnp.pad(w, [(0, 0), end, (0, 0), (0, 0)]) for end in ends]
+    w = jnp.concatenate(taps, 3)
+  y = lax.conv_general_dilated(
+    x,
+    w,
+    (stride, stride * group),
     pads,
-    lhs_dilation=(s, s),
+    lhs_dilation=(spread, spread),
     dimension_numbers=_LAYOUT,
   )
+  return y.reshape(*y.shape[:2], width, o)
 
 
-_CHUNK_BYTES = 1 << 19  # shifted copies of one chunk: a part of the L2 cache
+_CHUNK_BYTES = 1 << 20  # shifted copies of one chunk: they fit the cache
 
 
 def conv_dw_cpu(x, g, geometry):
@@ -125,11 +164,7 @@ def conv_dw_cpu(x, g, geometry):
   >>> conv_dw_cpu(a, b, geometry).shape
   (3, 3, 1, 1)
   """
-  lanes = mesh.device_count()
-  if lanes == 1 or len(x) % lanes:
-    return _sum_products(x, g, geometry)
-  x, g = (a.reshape(lanes, -1, *a.shape[1:]) for a in (x, g))
-  return jax.vmap(partial(_sum_products, geometry=geometry))(x, g).sum(0)
+  return mesh.sum_shares(partial(_sum_products, geometry=geometry), x, g)
 
 
 def _sum_products(x, g, geometry):
@@ -150,23 +185,22 @@ def _sum_products(x, g, geometry):
 
 
 def _dw_products(x, g, geometry):
-  """Kernel gradient as k products, one for each row of the kernel.
+  """Kernel gradient as a product, or as one for each row of the kernel.
 
   Channels come first in the left factor, pixels first in the right one: the
   orientation for which XLA has its fastest kernel. The left factor stacks the k
-  column shifts of x. The row shifts are taken of g if the stride is 1, since
-  then the left factor is the same for all rows of the kernel.
+  column shifts of x. If the stride is 1, the row shifts can be taken of g, and
+  stand side by side in the right factor.
   """
   (_, k, s, p), (c, o) = geometry, (x.shape[3], g.shape[3])
   x = x.transpose(3, 0, 1, 2)
   if s == 1:
-    left = [_stack_shifts(x, geometry)] * k
-    right = _shifts(g, 1, x.shape[2], k, 1, k - 1 - p)[::-1]
-  else:
-    rows = _shifts(x, 2, g.shape[1], k, s, p)
-    left = [_stack_shifts(x, geometry) for x in rows]
-    right = [g] * k
-  dw = [a @ b.reshape(-1, o) for a, b in zip(left, right, strict=True)]
+    rows = _shifts(g, 1, x.shape[2], k, 1, k - 1 - p)[::-1]
+    right = jnp.concatenate(rows, 3).reshape(-1, k * o)
+    dw = _stack_shifts(x, geometry) @ right
+    return dw.reshape(k, c, k, o).transpose(2, 0, 1, 3)
+  rows = _shifts(x, 2, g.shape[1], k, s, p)
+  dw = [_stack_shifts(row, geometry) @ g.reshape(-1, o) for row in rows]
   return jnp.stack(dw).reshape(k, k, c, o)
 
 

@@ -37,6 +37,25 @@ def test_cpu_gets_products_for_the_kernel_gradient(xla_form, dtype):
   assert "dot_general" in program(1)
 
 
+@pytest.mark.parametrize(
+  "width, channels, group",
+  [(12, 16, 2), (12, 8, 4), (12, 3, 4), (7, 16, 1), (12, 32, 1), (10, 5, 2)],
+)
+def test_neighbours_of_few_channels_are_computed_together(
+  xla_form, width, channels, group
+):
+  x, w = jnp.ones((2, 3, width, 4)), jnp.ones((3, 3, 4, channels))
+  maps = {
+    "value": jax.jit(conv2d).lower(x, w),
+    "gradient": jax.jit(jax.grad(lambda x: conv2d(x, w.swapaxes(2, 3)).sum()))
+    .lower(jnp.ones((2, 3, width, channels))),
+  }  # fmt: skip
+  result = f"-> tensor<2x3x{width // group}x{group * channels}xf32>"
+  for name, program in maps.items():
+    lines = program.as_text().splitlines()
+    assert any("convolution" in i and result in i for i in lines), name
+
+
 @pytest.mark.parametrize("case", [(1, 2), (3, 1), (3, 2), (5, 2)])
 def test_layout_with_fast_kernels_in_a_loop_on_a_cpu(xla_form, case):
   kernel, stride = case

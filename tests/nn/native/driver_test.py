@@ -1,4 +1,4 @@
-"""conv.cc in other builds: vectors of every width, sanitizers, ARM."""
+"""conv.cc in other builds: vectors of every width, sanitizers, clang++, ARM."""
 
 from pathlib import Path
 import platform
@@ -21,19 +21,19 @@ needs_x86 = pytest.mark.skipif(
 )
 
 
-def compiled(folder, *flags):
+def compiled(folder, *flags, compiler=COMPILER):
   """The driver, built with these flags."""
   program = folder / "driver"
   options = ["-std=c++17", "-pthread", f"-I{build.SOURCE.parent}", *flags]
-  command = build.compile_command([COMPILER, *options], program)
+  command = build.compile_command([compiler, *options], program)
   command[command.index(str(build.SOURCE))] = str(DRIVER)
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   return program
 
 
-def run(program):
-  done = subprocess.run([program], capture_output=True, text=True)
+def run(*command):
+  done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stdout + done.stderr
   return done.stdout
 
@@ -71,10 +71,25 @@ def test_sanitizers(tmp_path, sanitizer):
 
 
 @pytest.mark.slow
-def test_it_compiles_for_arm(tmp_path):
+def test_clang(tmp_path):
+  clang = shutil.which("clang++")
+  if clang is None:
+    pytest.skip("no clang++")
+  native = "-march=native" if platform.machine() == "x86_64" else "-O2"
+  program = compiled(tmp_path, "-O2", native, compiler=clang)
+  assert "160 geometries" in run(program)
+
+
+@pytest.mark.slow
+def test_arm(tmp_path):
   cross = shutil.which("aarch64-linux-gnu-g++")
   if cross is None:
     pytest.skip("no cross compiler aarch64-linux-gnu-g++")
   command = build.compile_command([cross, *build.FLAGS], tmp_path / "conv.so")
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
+  program = compiled(tmp_path, "-O2", "-static", compiler=cross)
+  emulator = shutil.which("qemu-aarch64")
+  if emulator is None:
+    pytest.skip("compiled, but there is no qemu-aarch64 to run it")
+  assert "160 geometries" in run(emulator, program)
