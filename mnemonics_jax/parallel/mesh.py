@@ -11,6 +11,8 @@ this is the identity.
 from collections.abc import Callable
 import contextlib
 import functools
+import math
+import mmap
 import os
 from typing import Any
 
@@ -227,15 +229,29 @@ def put_batches(
 
   def own_batches(index):
     asked = rows[index[:2]]
-    own = np.zeros((*asked.shape, *image_shape), np.uint8)
-    own[asked >= 0] = read(asked[asked >= 0])
+    own = _outside_the_heap((*asked.shape, *image_shape))
+    flat, wanted = own.reshape(-1, *image_shape), np.flatnonzero(asked >= 0)
+    for first in range(0, len(wanted), _READ):
+      some = wanted[first : first + _READ]
+      flat[some] = read(asked.ravel()[some])
     return own
 
   if device_count() == 1:
-    return jnp.asarray(own_batches((slice(None), slice(None))))
+    return jax.device_put(own_batches((slice(None), slice(None))))
   even = rows.shape[1] % device_count() == 0
   spec = PartitionSpec(None, _AXIS if even else None)
   return _place((*rows.shape, *image_shape), spec, own_batches)
+
+
+def _outside_the_heap(shape: tuple[int, ...]) -> np.ndarray:
+  """Zeros whose memory is the system's again as soon as nobody needs them.
+
+  A heap in which large arrays come and go has holes, and grows for want of one
+  that is large enough. These begin where a page does, so that a CPU computes with
+  them as they are, and has no copy.
+  """
+  memory = mmap.mmap(-1, math.prod(shape))
+  return np.frombuffer(memory, np.uint8).reshape(shape)
 
 
 def take_batches(array: jax.Array, rows: jax.Array) -> jax.Array:

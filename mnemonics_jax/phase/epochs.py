@@ -151,6 +151,7 @@ def fit(
           if stop < steps:
             stage.tell(now.epoch, schedule.epochs, stop, steps)
             stage.offer(now)
+        del block  # Not there any more while the next one comes.
       metrics = {name: float(total) / steps for name, total in now.sums.items()}
       metrics["lr"] = schedule.rate(now.epoch)
       stage.tell(now.epoch, schedule.epochs, steps, steps, metrics)

@@ -5,12 +5,13 @@ import json
 from pathlib import Path
 
 from absl.testing import flagsaver
+from PIL import Image
 import pytest
 from support import report_fixture, tiny
 
-from experiments import command, running
+from experiments import command, presets, running
 from experiments.settings import Settings
-from mnemonics_jax import report, runs
+from mnemonics_jax import data, report, runs
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.progress import Note, RunBegins
 
@@ -76,6 +77,23 @@ def test_titles_call_the_data_what_the_user_does(library):
   running.run(SETTINGS, pets, Path("out"))
   ((_, options),) = library.calls
   assert options["labels"].title.startswith("pets · lucir")
+
+
+def test_a_folder_is_reduced_as_long_as_its_images_are_cut(library, tmp_path):
+  """Even if nothing else of --preset=paper is changed."""
+  for i in range(10 * 26):
+    place = tmp_path / "images" / f"class_{i % 10}"
+    place.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (i % 256, 0, 0)).save(place / f"{i}.png")
+  cut = data.load("folder", tmp_path / "images", image_size=8)
+  settings = Settings("folder", "paper", **presets.of("folder")["paper"])
+  assert settings.memory == "per_class:20" and settings.less_forget == 10
+  for dataset in (cut, dataclasses.replace(cut, departures=())):
+    running.run(settings, dataset, tmp_path / "out")
+  reduced, papers = (options["labels"] for _, options in library.calls)
+  assert reduced.schedule == "reduced" and papers.schedule == "paper"
+  (told,) = reduced.departures
+  assert told.startswith("images cut to squares beforehand")
 
 
 def test_notes_of_the_library_are_shown_as_flags(library, capsys):

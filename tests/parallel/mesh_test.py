@@ -1,5 +1,6 @@
 """Many devices: virtual ones, in processes of their own."""
 
+import mmap
 import os
 from pathlib import Path
 import subprocess
@@ -46,6 +47,24 @@ def test_one_device_shares_nothing():
     padded = mesh.put_sharded(images, 5)
     np.testing.assert_array_equal(padded[:3], images)
     assert isinstance(padded, jax.Array) and not padded[3:].any()
+
+
+def test_batches_are_read_some_at_a_time_and_not_copied():
+  """1,200 images of which the last batch lacks 100, which are black."""
+  asked = np.arange(1200).reshape(3, 400)
+  asked[2, 300:] = -1
+  counts = []
+
+  def read(rows):
+    counts.append(len(rows))
+    return np.uint8(rows % 251 + 1).repeat(12).reshape(-1, 2, 2, 3)
+
+  found = mesh.put_batches(read, asked, (2, 2, 3))
+  assert sum(counts) == 1100 and max(counts) <= 512
+  expected = np.where(asked >= 0, asked % 251 + 1, 0)
+  assert (np.asarray(found) == expected[..., None, None, None]).all()
+  # Memory of the system's own begins with a page; an array of a heap does not.
+  assert found.unsafe_buffer_pointer() % mmap.PAGESIZE == 0
 
 
 _SPLIT = """
