@@ -9,7 +9,6 @@ from typing import Any
 from absl import flags
 
 from experiments import exemplar_flags, launch, presets
-from experiments.paper import BASELINE, STAGES
 from experiments.settings import Settings, check_effect
 from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
@@ -267,16 +266,7 @@ def settings_from_flags(dataset: str) -> Settings:
         "write `phases=5`",
       )
     (given["phases"],) = given["phases"]
-  values = {"dataset": dataset, "preset": preset, **presets.of(dataset)[preset]}
-  if "method" in given:
-    usual = registry.METHODS[given["method"]].finetune
-    values |= {"finetune": usual} if usual != "none" else {}
-  if given.get("method") == "joint":
-    # The upper bound replays real data; exemplars only serve its nme read-out.
-    values["exemplars"] = "herding"
-  if preset == "paper" and (values | given).get("exemplars") != "mnemonics":
-    # Its stages are those of mnemonics; chosen exemplars are its baselines.
-    values |= {name: BASELINE[name] for name in STAGES}
-  settings = Settings(**(values | given))
+  values = presets.values(dataset, preset, given)
+  settings = Settings(dataset, preset, **(values | given))
   check_effect(settings, given)
   return settings

@@ -6,7 +6,8 @@ A data set that has none of its own here has those of CIFAR-100.
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.paper import MNEMONICS, PAPER, PAPER_IMAGENET
+from experiments.paper import BASELINE, MNEMONICS, PAPER, PAPER_IMAGENET, STAGES
+from mnemonics_jax import registry
 
 Presets = Mapping[str, Mapping[str, Any]]
 
@@ -143,3 +144,32 @@ TOTALS = {"digits": "total:20"}
 def of(dataset: str) -> Presets:
   """By name of a preset the settings that differ from `Settings`' defaults."""
   return PRESETS.get(dataset, _CIFAR100)
+
+
+def values(
+  dataset: str, preset: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
+  """What a preset says beside the settings that were given.
+
+  >>> values("digits", "paper", {"exemplars": "herding"})["finetune"]
+  'none'
+  >>> given = {"exemplars": "herding", "method": "e2e"}
+  >>> values("digits", "paper", given)["finetune"]  # It belongs to the method.
+  'all'
+
+  Args:
+    dataset: name of the data set.
+    preset: name of the preset.
+    given: settings that will replace the preset's.
+  """
+  found = dict(of(dataset)[preset])
+  method = given.get("method")
+  if method == "joint":
+    # The upper bound replays real data; exemplars only serve its nme read-out.
+    found["exemplars"] = "herding"
+  if preset == "paper" and {**found, **given}["exemplars"] != "mnemonics":
+    # Its stages are those of mnemonics; chosen exemplars are its baselines.
+    found |= {name: BASELINE[name] for name in STAGES}
+  if method is not None and registry.METHODS[method].finetune != "none":
+    found["finetune"] = registry.METHODS[method].finetune
+  return found

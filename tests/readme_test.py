@@ -70,7 +70,7 @@ def commands() -> list[tuple[str, ...]]:
   """The experiments that are shown, with their arguments."""
   found = re.findall(
     r"python -m\s+\\?\s*experiments\.(\w+)"
-    r"((?:\s+\\?\s*(?:--\w+(?:=[^\s`,]+(?:,[^\s`,]+)*)?|RUN\w*|IMAGES))*)",
+    r"((?:\s+\\?\s*(?:--\w+(?:=[^\s`,]+(?:,[^\s`,]+)*)?|RUN\w*|IMAGES|DIR/val))*)",
     "\n".join(TEXTS[name] for name in sorted(TEXTS)),
   )
   shown = [(name, *rest.replace("\\", "").split()) for name, rest in found]
@@ -101,9 +101,14 @@ def test_commands_are_accepted(tmp_path, monkeypatch, shown):
   several = ("--coordinator", "--num_processes", "--process_id")
   name, *arguments = (part for part in shown if not part.startswith(several))
   arguments = [
-    part.replace("--workdir=DIR", "--workdir=out").replace("NAME", "digits")
+    part.replace("--workdir=DIR", "--workdir=out")
+    .replace("NAME", "digits")
+    .replace("DIR/val", "IMAGES")
+    .replace("MORE", "DIR")
     for part in arguments
   ]
+  (plan,) = re.findall(r"```yaml\n(title: .*?)```", TEXTS["paper"], re.DOTALL)
+  (tmp_path / "often.yaml").write_text(plan)
   if name in ("report", "predict", "export"):
     outcome = command.call(name, *arguments, cwd=tmp_path)
     assert not outcome.code, outcome

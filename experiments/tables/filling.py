@@ -85,9 +85,9 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
     draw = time.monotonic() - drawn > _SECONDS_BETWEEN_DRAWINGS
     write(cells, draw=draw)
     drawn = time.monotonic() if draw else drawn
-  for task in tasks:  # Another command may have ended some.
+  for task in tasks:  # Another command may have ended some, or tried again.
     done = _finished_run(task.workdir)
-    if cells[task.key]["status"] == "pending" and done is not None:
+    if cells[task.key]["status"] != "finished" and done is not None:
       cells[task.key] = table_cells.finished(task.cell, done)
   return write(cells, draw=True)
 

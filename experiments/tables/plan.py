@@ -83,16 +83,15 @@ def load(path: str | Path) -> Plan:
   for name in ("dataset", "preset"):
     _parsed(path, name, found[name])
   common = _settings(path, found["settings"])
-  rows = [_row(path, name, row) for name, row in found["rows"].items()]
+  rows = [_row(path, name, row, common) for name, row in found["rows"].items()]
   names = {row.name for row in rows}
   for row in rows:
     if other := sorted({*row.references} - names):
       raise _error(
         path, f"row {row.name} is compared with {other[0]}, which is none"
       )
-    fixed = {"dataset": found["dataset"], "preset": found["preset"]}
-    values = presets.of(found["dataset"])[found["preset"]]
-    settings = Settings(**{**values, **common, **row.fixed, **fixed})
+    of, given = (found["dataset"], found["preset"]), {**common, **row.fixed}
+    settings = Settings(*of, **(presets.values(*of, given) | given))
     check_effect(settings, row.fixed)
   return Plan(
     path,
@@ -120,13 +119,16 @@ def _read(path):
   return found
 
 
-def _row(path, name, row):
+def _row(path, name, row, common):
   if other := sorted(row.keys() - _FIELDS["rows"].shape.keys()):
     raise _error(path, f"row {name}: {other[0]} is not known")
   return Row(
     name,
     row.get("label", name),
-    {"method": Settings.method, **_settings(path, row["settings"])},
+    {
+      "method": common.get("method", Settings.method),
+      **_settings(path, row["settings"]),
+    },
     references=tuple(row.get("minus", ())),
   )
 

@@ -107,11 +107,14 @@ class Request:
     return table_rows.memory(self.table, self.dataset)
 
   def settings(self, row: Row, phases: int, seed: int) -> Settings:
+    values = presets.values(
+      self.dataset, self.preset, {**self.given, **row.fixed}
+    )
     return table_rows.settings(
       row,
       dataset=self.dataset,
       preset=self.preset,
-      values={**presets.of(self.dataset)[self.preset], **self.memory},
+      values={**values, **self.memory},
       given=self.given,
       phases=phases,
       seed=seed,

@@ -138,6 +138,7 @@ SPECIFIC = {
     "table": ["3", "", "1,2"],
     "dataset": ["mnist", "", "folder"],
     "rows": ["best", "", "herding,best"],
+    "plan": ["none.yaml", "", "."],
     "upper_bound": ["maybe", "2", ""],
     "root": ["", "a_file", "a_file/below"],
   },

@@ -78,6 +78,15 @@ def test_a_fine_tune_that_belongs_to_a_method_is_its_default():
   assert settings(method="e2e").finetune == "all"
   assert settings(method="e2e", finetune="none").finetune == "none"
   assert settings(method="lwf").finetune == settings().finetune
+  # The paper's baselines have none of their own, but this one is the method's.
+  chosen = dict(preset="paper", method="e2e", exemplars="herding")
+  found = settings(**chosen)
+  assert (found.adjust, found.transfer, found.finetune) == (
+    False,
+    "none",
+    "all",
+  )
+  assert settings(**chosen, finetune="none").finetune == "none"
 
 
 def test_only_what_was_typed_counts_as_given():

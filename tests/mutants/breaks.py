@@ -118,6 +118,23 @@ _LIBRARY = PHASE | {
     ("methods",),
     [("jnp.where(classes.old, old, targets)", "jnp.where(classes.new, old, targets)")],
   ),
+  "methods/e2e.py": (
+    ("methods/e2e_test.py",),
+    [
+      ("jax.vmap(distill)(classes.old_phases)", "distill(classes.old)"),
+      ("return ce + kd,", "return 0.5 * ce + 0.5 * kd,"),
+      ("self.noise / batch_size**2", "self.noise"),
+      ("old=classes.seen, new", "old=classes.old, new"),
+      ("return variables if self.distill else None", "return None"),
+    ],
+  ),
+  "methods/reference.py": (
+    ("methods/reference_test.py",),
+    [
+      ('reduction="mean", ', ""),
+      ("CosineHead(sigma=1.0)", "CosineHead()"),
+    ],
+  ),
   "methods/lucir.py": (
     ("methods", "phase/train_test.py"),
     [

@@ -6,6 +6,7 @@ PHASE = {
     [
       ("epoch >= milestone", "epoch > milestone"),
       ("math.ceil(images / self.batch_size)", "images // self.batch_size"),
+      ("last + 1)", "last)"),
     ],
   ),
   "phase/scope.py": (
@@ -21,6 +22,7 @@ PHASE = {
     [
       ("max(1, round(fraction * count))", "round(fraction * count)"),
       ("held[rows[: share(", "held[rows[1 : 1 + share("),
+      ("min(len(rows), allowance or len(rows))", "len(rows)"),
     ],
   ),
   "phase/evaluate.py": (
@@ -42,7 +44,16 @@ PHASE = {
     [
       ("data.labels >= phase.classes_old", "data.labels >= 0"),
       ("[chosen.inputs, old]", "[old, chosen.inputs]"),
+      ('if config.validate_on == "new":', "if False:"),
     ],
+  ),
+  "phase/meta_loop.py": (
+    ("phase/meta_loop_test.py",),
+    [("config.level, phase.config.adjust_parts", "config.level, 2")],
+  ),
+  "phase/order.py": (
+    ("phase/order_test.py",),
+    [("jax.random.uniform(class_key, labels.shape)", "jnp.arange(len(labels))")],
   ),
   "phase/context.py": (
     ("phase/context_test.py", "phase/run_test.py"),
@@ -121,12 +132,16 @@ PHASE = {
       ),
       ("variables = transfer.fold(variables)", "pass"),
       ("    teacher = phase.state.variables", "    teacher = None"),
+      ("config.method.begin_finetune(variables, phase.classes)", "None, phase.classes"),
+      ("kept = ~holdout.of_memory(labels, phase.config.method.holdout)", "kept = np.ones(len(labels), bool)"),
     ],
   ),
   "phase/run.py": (
     ("phase/run_test.py",),
     [
       ('"final": final.confusion', '"final": trained.confusion'),
+      ('config.exemplars in ("herding", "selected")', "False"),
+      ("rng = None if ordered else phase", "rng = None if True else phase"),
       ('memory_lib.replace(memory, changes["adjust"].after)', "memory"),
       ('    images = changes["exemplars"].after', "    pass"),
       ("variables, memory, state.key, state.phase + 1", "variables, state.memory, state.key, state.phase + 1"),

@@ -99,8 +99,15 @@ def test_a_cell_that_another_command_runs_is_left_to_it(
   assert "Left to another command: --workdir=here is in use; wait." in out
 
 
+@pytest.mark.parametrize(
+  "error",
+  [
+    BusyError("workdir", "in use", "wait"),
+    MemoryError("Here it failed, and there it was tried again."),
+  ],
+)
 def test_a_cell_that_another_command_has_ended_meanwhile_counts(
-  tmp_path, digits, monkeypatch
+  tmp_path, digits, monkeypatch, error
 ):
   request = tables.request(tmp_path, rows="herding", seeds="0,1", phases="2")
 
@@ -109,8 +116,7 @@ def test_a_cell_that_another_command_has_ended_meanwhile_counts(
       tables.make_up(request, data=digits.checksum)
       super().__call__(settings, _, workdir, **options)
 
-  busy = BusyError("workdir", "in use", "wait")
-  monkeypatch.setattr(running, "run", Meanwhile({("herding", 0): busy}))
+  monkeypatch.setattr(running, "run", Meanwhile({("herding", 0): error}))
   sheet = fill(request, digits)
   assert [cell["status"] for cell in sheet.cells] == ["finished"] * 2
 

@@ -3,11 +3,13 @@
 from pathlib import Path
 import re
 
+from absl.testing import flagsaver
 import pytest
 from support import command, tables
 from support.plans import request, write
 
 from experiments.tables import plan as plan_lib
+from experiments.tables.request import request_from_flags
 from mnemonics_jax.errors import UserError
 
 ROOT = Path(__file__).parents[3]
@@ -24,6 +26,32 @@ def test_rows_have_the_settings_of_the_plan(tmp_path):
     assert settings.epochs == 2  # Of the preset.
   assert [row.label for row in asked.rows] == ["once", "four times"]
   assert asked.rows[1].references == ("once",)
+
+
+def test_a_method_of_all_rows_is_that_of_each(tmp_path):
+  asked = request(
+    tmp_path, settings={"exemplars": "herding", "method": "icarl"}
+  )
+  assert [asked.settings(row, 2, 0).method for row in asked.rows] == [
+    "icarl"
+  ] * 2
+  assert {row.fixed["method"] for row in asked.rows} == {"icarl"}
+
+
+def test_rows_are_what_flags_would_make_of_them(tmp_path):
+  """A fine-tune that is the method's own, stages of learned exemplars only."""
+  rows = {
+    "e2e": {"settings": {"method": "e2e"}},
+    "lwf": {"settings": {"method": "lwf"}},
+    "learned": {"settings": {"exemplars": "mnemonics"}},
+  }
+  path = write(tmp_path / "plan.yaml", preset="paper", rows=rows)
+  with flagsaver.as_parsed(plan=str(path), root=str(tmp_path)):
+    asked = request_from_flags()
+  found = [asked.settings(row, 2, 0) for row in asked.rows]
+  assert [(s.adjust, s.transfer, s.finetune) for s in found] == [
+    (False, "none", "all"), (False, "none", "none"), (True, "in_out", "all"),
+  ]  # fmt: skip
 
 
 def test_flags_choose_among_rows_and_seeds_only(tmp_path):
