@@ -1,4 +1,4 @@
-"""Numbers of two small runs, written down for every version of the numerics.
+"""Numbers of small runs, written down for every version of the numerics.
 
   PYTHONPATH=tests:. python -m support.golden
 
@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from support import tiny
 
-from mnemonics_jax import methods, phase
+from mnemonics_jax import bilevel, methods, phase
 from mnemonics_jax.progress import Event, StepReport
 from mnemonics_jax.version import NUMERICS
 
@@ -28,6 +28,13 @@ RUNS = {
     finetune="all",
   ),
   "bic": dict(_COMMON, exemplars="herding", finetune="head"),
+  # The whole network unrolled, as in the paper.
+  "lwf": dict(
+    _COMMON, exemplars="mnemonics",
+    bilevel=bilevel.BilevelConfig.paper(inner_steps=2, epochs=1),
+  ),
+  "icarl_bce": dict(_COMMON, exemplars="herding"),
+  "e2e": dict(_COMMON, exemplars="random", finetune="all"),
 }  # fmt: skip
 
 
