@@ -254,8 +254,20 @@ def extent(change: Change) -> str:
   )
 
 
-def strips(change: Change, gain: int, most: int) -> dict[int, list[np.ndarray]]:
-  """By class: before, after and difference of each image side by side, RGBA.
+class Strip(NamedTuple):
+  """An image before and after, and the difference.
+
+  Attributes:
+    pixels: the three side by side, RGBA.
+    moved: grey levels by which pixels have changed, on average.
+  """
+
+  pixels: np.ndarray
+  moved: float
+
+
+def strips(change: Change, gain: int, most: int) -> dict[int, list[Strip]]:
+  """By class: a strip of each image.
 
   Args:
     change: some exemplars.
@@ -270,9 +282,13 @@ def strips(change: Change, gain: int, most: int) -> dict[int, list[np.ndarray]]:
       difference(change.before, change.after, gain),
     )
   ]
+  moved = np.abs(_signed(change.before, change.after)).mean((1, 2, 3))
   return {
     label: [
-      images.tile(np.stack([kind[index] for kind in kinds]), gap=1)
+      Strip(
+        images.tile(np.stack([kind[index] for kind in kinds]), gap=1),
+        float(moved[index]),
+      )
       for index in np.flatnonzero(change.labels == label)
     ]
     for label in evenly(np.unique(change.labels).tolist(), most)

@@ -191,6 +191,13 @@ def _sheets(
   )
 
 
+def _moved(name: str, strip: changes.Strip) -> str:
+  """What a strip shows, for those who do not see it."""
+  if not strip.moved:
+    return f"{name}, not changed"
+  return f"{name}, changed by {strip.moved:.2g} grey levels on average"
+
+
 def _sheet(
   run: Run, at: Path, stage: str, change: changes.Change, gain: int, most: int
 ) -> str:
@@ -205,7 +212,7 @@ def _sheet(
   rows = "".join(
     f'<tr><th scope="row">{markup.text(name)}</th>'
     + "".join(
-      f"<td>{markup.pixels(strip, f'{name} before and after, and the change', zoom)}</td>"
+      f"<td>{markup.pixels(strip.pixels, _moved(name, strip), zoom)}</td>"
       for strip in row
     )
     + "</tr>"
