@@ -51,13 +51,14 @@ _DIGITS = dict(
 _DIGITS_SHORT = dict(_DIGITS, finetune="head")  # results/defaults tells why.
 
 _FOLDER = dict(
+  method="icarl",  # results/defaults tells why.
   memory="per_class:10",
   val_fraction=0.2,
   net="resnet8",
   augment="resized_crop",
   image_size=64,
-  less_forget=10.0,  # As on ImageNet.
-  finetune="head",  # results/defaults tells why.
+  less_forget=10.0,  # Of LUCIR; as on ImageNet.
+  finetune="head",
   batch_size=32,
 )
 
