@@ -29,6 +29,16 @@ def test_presets_are_those_of_data_sets_that_exist():
   assert presets.PRESETS.keys() <= data.SOURCES.keys()
 
 
+@pytest.mark.parametrize(
+  "dataset, method",
+  [("digits", "lucir"), ("cifar100", "lucir"), ("folder", "icarl")],
+)
+@pytest.mark.parametrize("preset", ["short", "smoke"])
+def test_newcomers_get_what_was_measured_to_be_best(dataset, method, preset):
+  settings = Settings(dataset, preset, **presets.of(dataset)[preset])
+  assert (settings.method, settings.finetune) == (method, "head")
+
+
 def test_others_are_treated_like_cifar():
   assert presets.of("flowers") == presets.of("cifar100")
   assert presets.of("flowers")["paper"]["net"] == "resnet32"
