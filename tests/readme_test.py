@@ -2,6 +2,7 @@
 
 from pathlib import Path
 import re
+import shutil
 
 import pytest
 from support import command, data_files, finished_run, report_fixture, tiny
@@ -109,6 +110,10 @@ def test_commands_are_accepted(tmp_path, monkeypatch, shown):
   ]
   (plan,) = re.findall(r"```yaml\n(title: .*?)```", TEXTS["paper"], re.DOTALL)
   (tmp_path / "often.yaml").write_text(plan)
+  studies = tmp_path / "results/studies"
+  studies.mkdir(parents=True)
+  for path in (ROOT / "results/studies").glob("*.yaml"):
+    shutil.copy(path, studies)  # What they have measured stays behind.
   if name in ("report", "predict", "export"):
     outcome = command.call(name, *arguments, cwd=tmp_path)
     assert not outcome.code, outcome
