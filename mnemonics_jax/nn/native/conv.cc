@@ -30,9 +30,11 @@ template <class Pool>
 void correlate(Pool& pool, bool transposed, int64_t n, const Axis& h,
                const Axis& w, int64_t ci, int64_t co, int64_t k,
                const float* in, const float* kernel, float* out) {
-  const auto run = winograd::suits(h, w, ci, co, winograd::kReadBytes)
-                       ? winograd::correlate<Pool>
-                       : direct::correlate<Pool>;
+  using namespace winograd;
+  const auto run =
+      suits<Four>(h, w, ci, co, kReadBytes)  ? winograd::correlate<Four, Pool>
+      : suits<Two>(h, w, ci, co, kReadBytes) ? winograd::correlate<Two, Pool>
+                                             : direct::correlate<Pool>;
   run(pool, transposed, n, h, w, ci, co, k, in, kernel, out);
 }
 
@@ -40,8 +42,11 @@ template <class Pool>
 void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
                      int64_t ci, int64_t co, int64_t k, const float* x,
                      const float* g, float* dw) {
-  const auto run = winograd::suits(h, w, ci, co, winograd::kSumBytes)
-                       ? winograd::kernel_gradient<Pool>
+  using namespace winograd;
+  const auto run = suits<Four>(h, w, ci, co, kSumBytes)
+                       ? winograd::kernel_gradient<Four, Pool>
+                   : suits<Two>(h, w, ci, co, kSumBytes)
+                       ? winograd::kernel_gradient<Two, Pool>
                        : direct::kernel_gradient<Pool>;
   run(pool, n, h, w, ci, co, k, x, g, dw);
 }

@@ -1,159 +1,119 @@
-// 3 × 3 kernels at stride 1 by Winograd's F(2 × 2, 3 × 3): a tile of 2 × 2
-// outputs sees 4 × 4 inputs, and takes 16 products for each pair of channels
-// instead of 36.
+// 3 × 3 kernels at stride 1 by Winograd's F(M × M, 3 × 3): a tile of M × M
+// outputs sees (M + 2)² inputs, and takes as many products for each pair of
+// channels instead of 9 M²: for M = 4 a quarter of them, for M = 2 four ninths.
 //
 //   conv  y  = Aᵀ [ (G w Gᵀ) ⊙ (Bᵀ x B) ] A      summed over input channels
 //   dw       = Gᵀ [ (A g Aᵀ) ⊙ (Bᵀ x B) ] G      summed over tiles
 //
-// Each of the 16 entries is a product of matrices. Rounding errors are about
-// twice those of the direct sum.
+// Each entry is a product of matrices; schemes.h has the maps before and after.
+// Rounding errors are about twice those of the direct sum.
 
 #pragma once
 
 #include "axes.h"
+#include "schemes.h"
 
 namespace {
 namespace winograd {
 
-constexpr int64_t kEntries = 16;
 // All entries of a kernel, for conv and dx; and for dw, which adds to them.
 constexpr int64_t kReadBytes = 1 << 22, kSumBytes = 1 << 20;
-// Floats between matrices: 16 of them a power of two apart would share a cache
-// set.
+// Floats between matrices: many of them a power of two apart would share a
+// cache set.
 constexpr int64_t kApart = 16;
-constexpr int64_t kFewest = 4;          // tiles of an image that are worth it
-constexpr int64_t kTiles = 32;          // at a time, about; conv and dx
-constexpr int64_t kGradientTiles = 64;  // at a time, about; dw
+constexpr int64_t kFewest = 5;  // outputs of an image that are worth it
 
+template <class F>
+constexpr int64_t kEntries = F::in * F::in;
+
+template <class F>
 bool suits(const Axis& h, const Axis& w, int64_t ci, int64_t co,
            int64_t bytes) {
   const auto fits = [](const Axis& a) {
     return a.in_step == 1 && a.out_step == 1 && a.phases[0].taps.size() == 3;
   };
   return fits(h) && fits(w) && ci % V == 0 && co % V == 0 &&
-         4 * kEntries * ci * co <= bytes &&
-         ceil_div(h.out, 2) * ceil_div(w.out, 2) >= kFewest;
+         4 * kEntries<F> * ci * co <= bytes && h.out * w.out >= kFewest;
 }
 
-// The axis of an input that reaches as far as whole tiles do.
-Axis covering(Axis axis) {
-  const int64_t reach = axis.phases[0].offset + 2 * ceil_div(axis.out, 2) + 2;
-  axis.padded = std::max(axis.padded, reach);
-  return axis;
+// How many tiles are along an axis.
+template <class F>
+int64_t tiles(const Axis& axis) {
+  return ceil_div(axis.out, F::out);
 }
 
-// The three transformations of vectors a, `step` apart, in one direction.
-struct Input {  // Bᵀ
-  static constexpr int from = 4, to = 4;
-  static void apply(const Vec* a, int step, Vec* b) {
-    b[0] = a[0] - a[2 * step];
-    b[1] = a[step] + a[2 * step];
-    b[2] = a[2 * step] - a[step];
-    b[3] = a[step] - a[3 * step];
-  }
-};
-struct Output {  // Aᵀ
-  static constexpr int from = 4, to = 2;
-  static void apply(const Vec* a, int step, Vec* b) {
-    b[0] = a[0] + a[step] + a[2 * step];
-    b[1] = a[step] - a[2 * step] - a[3 * step];
-  }
-};
-struct Gradient {  // A
-  static constexpr int from = 2, to = 4;
-  static void apply(const Vec* a, int step, Vec* b) {
-    b[0] = a[0];
-    b[1] = a[0] + a[step];
-    b[2] = a[0] - a[step];
-    b[3] = -a[step];
-  }
-};
-struct Kernel {  // G
-  static constexpr int from = 3, to = 4;
-  static void apply(const Vec* a, int step, Vec* b) {
-    const Vec even = (a[0] + a[2 * step]) * 0.5f, odd = a[step] * 0.5f;
-    b[0] = a[0];
-    b[1] = even + odd;
-    b[2] = even - odd;
-    b[3] = a[2 * step];
-  }
-};
-struct KernelGradient {  // Gᵀ
-  static constexpr int from = 4, to = 3;
-  static void apply(const Vec* a, int step, Vec* b) {
-    const Vec sum = (a[step] + a[2 * step]) * 0.5f;
-    b[0] = a[0] + sum;
-    b[1] = (a[step] - a[2 * step]) * 0.5f;
-    b[2] = sum + a[3 * step];
-  }
-};
-
-// T in both directions: from² vectors to to² of them, row by row.
-template <class T>
-inline __attribute__((always_inline)) void transform(const Vec* from, Vec* to) {
-  Vec half[T::from * T::to];
-  EACH (i, T::from) T::apply(from + i * T::from, 1, half + i * T::to);
-  EACH (j, T::to) {
-    Vec column[T::to];
-    T::apply(half + j, T::to, column);
-    EACH (i, T::to) to[i * T::to + j] = column[i];
-  }
-}
-
-// Tile rows [first, last) of a padded image as rows of kEntries matrices, each
-// `entry` floats from the next.
+// Tile rows [first, last) of an image as rows of matrices, each `entry` floats
+// from the next. Beyond the image are zeros.
+template <class F>
 void enter(const float* x, const Axis& h, const Axis& w, int64_t c,
            int64_t first, int64_t last, float* to, int64_t entry) {
-  const int64_t across = ceil_div(w.out, 2);
-  const int64_t row = w.padded * c;
-  x += h.phases[0].offset * row + w.phases[0].offset * c;
+  const int64_t row = w.in * c, across = tiles<F>(w);
   for (int64_t i = first; i < last; ++i)
-    for (int64_t j = 0; j < across; ++j)
-      for (int64_t e = 0; e < c; e += V, to += V) {
-        const float* corner = x + 2 * i * row + 2 * j * c + e;
-        Vec seen[16], entries[16];
-        EACH (r, 4)
-          EACH (q, 4) seen[4 * r + q] = load(corner + r * row + q * c);
-        transform<Input>(seen, entries);
-        EACH (k, 16) store(to + k * entry, entries[k]);
+    for (int64_t j = 0; j < across; ++j) {
+      const int64_t top = F::out * i + h.phases[0].offset - h.pad,
+                    left = F::out * j + w.phases[0].offset - w.pad;
+      const bool inside =
+          top >= 0 && top + F::in <= h.in && left >= 0 && left + F::in <= w.in;
+      const float* corner = x + top * row + left * c;
+      for (int64_t e = 0; e < c; e += V, to += V, corner += V) {
+        Vec seen[F::in * F::in], entries[F::in * F::in];
+        if (inside)
+          EACH (r, F::in)
+            EACH (q, F::in)
+              seen[F::in * r + q] = load(corner + r * row + q * c);
+        else
+          EACH (r, F::in)
+            EACH (q, F::in) {
+              const bool there = top + r >= 0 && top + r < h.in &&
+                                 left + q >= 0 && left + q < w.in;
+              seen[F::in * r + q] =
+                  there ? load(corner + r * row + q * c) : Vec{};
+            }
+        transform<typename F::Input>(seen, entries);
+        EACH (k, F::in * F::in) store(to + k * entry, entries[k]);
       }
+    }
 }
 
 // The same of an image of output gradients, which has no border.
+template <class F>
 void enter_gradient(const float* g, const Axis& h, const Axis& w, int64_t c,
                     int64_t first, int64_t last, float* to, int64_t entry) {
-  const int64_t across = ceil_div(w.out, 2);
+  const int64_t across = tiles<F>(w);
   for (int64_t i = first; i < last; ++i)
     for (int64_t j = 0; j < across; ++j)
       for (int64_t e = 0; e < c; e += V, to += V) {
-        Vec seen[4], entries[16];
-        EACH (r, 2)
-          EACH (q, 2) {
-            const bool there = 2 * i + r < h.out && 2 * j + q < w.out;
-            seen[2 * r + q] =
-                there ? load(g + ((2 * i + r) * w.out + 2 * j + q) * c + e)
-                      : Vec{};
+        Vec seen[F::out * F::out], entries[F::in * F::in];
+        EACH (r, F::out)
+          EACH (q, F::out) {
+            const bool there = F::out * i + r < h.out && F::out * j + q < w.out;
+            seen[F::out * r + q] =
+                there
+                    ? load(g + ((F::out * i + r) * w.out + F::out * j + q) * c +
+                           e)
+                    : Vec{};
           }
-        transform<Gradient>(seen, entries);
-        EACH (k, 16) store(to + k * entry, entries[k]);
+        transform<typename F::Gradient>(seen, entries);
+        EACH (k, F::in * F::in) store(to + k * entry, entries[k]);
       }
 }
 
-// Outputs from rows of kEntries matrices.
+// Outputs from rows of matrices.
+template <class F>
 void leave(const float* from, const Axis& h, const Axis& w, int64_t c,
            int64_t first, int64_t last, float* y, int64_t entry) {
-  const int64_t across = ceil_div(w.out, 2);
+  const int64_t across = tiles<F>(w);
   for (int64_t i = first; i < last; ++i)
     for (int64_t j = 0; j < across; ++j)
       for (int64_t o = 0; o < c; o += V, from += V) {
-        Vec entries[16], outputs[4];
-        EACH (k, 16) entries[k] = load(from + k * entry);
-        transform<Output>(entries, outputs);
-        EACH (r, 2)
-          EACH (q, 2)
-            if (2 * i + r < h.out && 2 * j + q < w.out)
-              store(y + ((2 * i + r) * w.out + 2 * j + q) * c + o,
-                    outputs[2 * r + q]);
+        Vec entries[F::in * F::in], outputs[F::out * F::out];
+        EACH (k, F::in * F::in) entries[k] = load(from + k * entry);
+        transform<typename F::Output>(entries, outputs);
+        EACH (r, F::out)
+          EACH (q, F::out)
+            if (F::out * i + r < h.out && F::out * j + q < w.out)
+              store(y + ((F::out * i + r) * w.out + F::out * j + q) * c + o,
+                    outputs[F::out * r + q]);
       }
 }
 
@@ -163,12 +123,13 @@ struct Product {
   std::vector<Taps> taps;
 };
 
+template <class F>
 std::vector<Product> pack(const Axis& h, const Axis& w, int64_t ci, int64_t co,
                           const float* kernel, bool transposed) {
-  float* const packed = scratch(kWeights, kEntries * ci * co);
+  float* const packed = scratch(kWeights, kEntries<F> * ci * co);
   for (int64_t e = 0; e < ci; ++e)
     for (int64_t o = 0; o < co; o += V) {
-      Vec taps[9], entries[16];
+      Vec taps[9], entries[F::in * F::in];
       for (int i = 0; i < 3; ++i)
         for (int j = 0; j < 3; ++j) {
           const int64_t at = h.phases[0].taps[i] * 3 + w.phases[0].taps[j];
@@ -179,14 +140,14 @@ std::vector<Product> pack(const Axis& h, const Axis& w, int64_t ci, int64_t co,
             for (int q = 0; q < V; ++q)
               taps[3 * i + j][q] = tap[(o + q) * ci + e];
         }
-      transform<Kernel>(taps, entries);
+      transform<typename F::Kernel>(taps, entries);
       const int64_t block = o / (kWide * V) * kWide * V;
       const int64_t width = std::min<int64_t>(kWide * V, co - block);
       float* const to = packed + block * ci + e * width + o - block;
-      for (int k = 0; k < 16; ++k) store(to + k * ci * co, entries[k]);
+      for (int k = 0; k < kEntries<F>; ++k) store(to + k * ci * co, entries[k]);
     }
   std::vector<Product> products;
-  for (int64_t k = 0; k < kEntries; ++k)
+  for (int64_t k = 0; k < kEntries<F>; ++k)
     for (int64_t o = 0; o < co; o += kWide * V) {
       const int64_t wide = std::min<int64_t>(kWide, (co - o) / V);
       products.push_back(
@@ -205,30 +166,25 @@ struct Chunks {
   }
 };
 
-template <class Pool>
-void correlate(Pool& pool, bool transposed, int64_t n, const Axis& inner_h,
-               const Axis& inner_w, int64_t ci, int64_t co, int64_t,
-               const float* in, const float* kernel, float* out) {
-  const Axis h = covering(inner_h), w = covering(inner_w);
-  const auto products = pack(h, w, ci, co, kernel, transposed);
-  const int64_t down = ceil_div(h.out, 2), across = ceil_div(w.out, 2);
-  const Chunks chunks(down, across, kTiles);
+template <class F, class Pool>
+void correlate(Pool& pool, bool transposed, int64_t n, const Axis& h,
+               const Axis& w, int64_t ci, int64_t co, int64_t, const float* in,
+               const float* kernel, float* out) {
+  const auto products = pack<F>(h, w, ci, co, kernel, transposed);
+  const int64_t down = tiles<F>(h), across = tiles<F>(w);
+  const Chunks chunks(down, across, F::tiles);
   parallel(pool, ceil_div(n, chunks.images), [&](int64_t task) {
     const int64_t begin = task * chunks.images,
                   count = std::min(chunks.images, n - begin);
-    const float* x = nullptr;
     cut(down, chunks.rows, [&](int64_t first, int64_t rows) {
       const int64_t each = rows * across, tiles = count * each;
       const int64_t in_entry = tiles * ci + kApart,
                     out_entry = tiles * co + kApart;
-      float* const inputs = scratch(kInputs, kEntries * in_entry);
-      float* const sums = scratch(kOutputs, kEntries * out_entry);
-      for (int64_t i = 0; i < count; ++i) {
-        if (first == 0)
-          x = padded(in + (begin + i) * h.in * w.in * ci, h, w, ci);
-        enter(x, h, w, ci, first, first + rows, inputs + i * each * ci,
-              in_entry);
-      }
+      float* const inputs = scratch(kInputs, kEntries<F> * in_entry);
+      float* const sums = scratch(kOutputs, kEntries<F> * out_entry);
+      for (int64_t i = 0; i < count; ++i)
+        enter<F>(in + (begin + i) * h.in * w.in * ci, h, w, ci, first,
+                 first + rows, inputs + i * each * ci, in_entry);
       for (const Product& p : products)
         cut(tiles, tall(p.wide), [&](int64_t t, int64_t size) {
           const SumTaps sum =
@@ -237,22 +193,21 @@ void correlate(Pool& pool, bool transposed, int64_t n, const Axis& inner_h,
               sums + p.entry * out_entry + t * co + p.first, co, p.wide * V);
         });
       for (int64_t i = 0; i < count; ++i)
-        leave(sums + i * each * co, h, w, co, first, first + rows,
-              out + (begin + i) * h.out * w.out * co, out_entry);
+        leave<F>(sums + i * each * co, h, w, co, first, first + rows,
+                 out + (begin + i) * h.out * w.out * co, out_entry);
     });
   });
 }
 
 constexpr int64_t kParts = 8;  // of a batch, added in order
 
-template <class Pool>
-void kernel_gradient(Pool& pool, int64_t n, const Axis& inner_h,
-                     const Axis& inner_w, int64_t ci, int64_t co, int64_t,
-                     const float* x, const float* g, float* dw) {
-  const Axis h = covering(inner_h), w = covering(inner_w);
-  const int64_t down = ceil_div(h.out, 2), across = ceil_div(w.out, 2);
-  const Chunks chunks(down, across, kGradientTiles);
-  const int64_t parts = std::min(n, kParts), size = kEntries * ci * co;
+template <class F, class Pool>
+void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
+                     int64_t ci, int64_t co, int64_t, const float* x,
+                     const float* g, float* dw) {
+  const int64_t down = tiles<F>(h), across = tiles<F>(w);
+  const Chunks chunks(down, across, F::gradient_tiles);
+  const int64_t parts = std::min(n, kParts), size = kEntries<F> * ci * co;
   float* const totals = scratch(kTotals, parts * size);
   std::fill(totals, totals + parts * size, 0.f);
   parallel(pool, parts, [&](int64_t part) {
@@ -261,22 +216,21 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& inner_h,
     for (int64_t begin = n * part / parts; begin < end;
          begin += chunks.images) {
       const int64_t count = std::min(chunks.images, end - begin);
-      const float* xi = nullptr;
       cut(down, chunks.rows, [&](int64_t first, int64_t rows) {
         const int64_t each = rows * across, tiles = count * each,
                       last = first + rows;
         const int64_t x_entry = tiles * ci + kApart,
                       g_entry = tiles * co + kApart;
-        float* const inputs = scratch(kInputs, kEntries * x_entry);
-        float* const gradients = scratch(kOutputs, kEntries * g_entry);
+        float* const inputs = scratch(kInputs, kEntries<F> * x_entry);
+        float* const gradients = scratch(kOutputs, kEntries<F> * g_entry);
         for (int64_t i = 0; i < count; ++i) {
           const int64_t image = begin + i;
-          if (first == 0) xi = padded(x + image * h.in * w.in * ci, h, w, ci);
-          enter(xi, h, w, ci, first, last, inputs + i * each * ci, x_entry);
-          enter_gradient(g + image * h.out * w.out * co, h, w, co, first, last,
-                         gradients + i * each * co, g_entry);
+          enter<F>(x + image * h.in * w.in * ci, h, w, ci, first, last,
+                   inputs + i * each * ci, x_entry);
+          enter_gradient<F>(g + image * h.out * w.out * co, h, w, co, first,
+                            last, gradients + i * each * co, g_entry);
         }
-        for (int64_t k = 0; k < kEntries; ++k)
+        for (int64_t k = 0; k < kEntries<F>; ++k)
           for (int64_t o = 0; o < co; o += kWide * V) {
             const bool narrow = co - o <= V;
             cut(ci, kSums / (narrow ? 1 : kWide), [&](int64_t e, int64_t m) {
@@ -291,13 +245,13 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& inner_h,
     }
   });
   for (int64_t at = 0; at < ci * co; at += V) {
-    Vec entries[16], taps[9];
-    for (int64_t k = 0; k < kEntries; ++k) {
+    Vec entries[F::in * F::in], taps[9];
+    for (int64_t k = 0; k < kEntries<F>; ++k) {
       entries[k] = load(totals + k * ci * co + at);
       for (int64_t p = 1; p < parts; ++p)
         entries[k] += load(totals + p * size + k * ci * co + at);
     }
-    transform<KernelGradient>(entries, taps);
+    transform<typename F::KernelGradient>(entries, taps);
     for (int t = 0; t < 9; ++t) store(dw + t * ci * co + at, taps[t]);
   }
 }
