@@ -166,6 +166,39 @@ struct Chunks {
   }
 };
 
+// Rows of images, all of them one below the other.
+struct Lines {
+  int64_t first, count;
+  Lines after() const { return {first + count, count}; }
+};
+
+// Those under tile rows [first, first + rows) of images [begin, begin + count).
+template <class F>
+Lines under(int64_t height, int64_t begin, int64_t count, int64_t first,
+            int64_t rows) {
+  return {begin * height + first * F::out,
+          count * std::min(rows * F::out, height)};
+}
+
+// Asks for lines before they are needed, a share at a time, while entries are
+// multiplied: tiles are read and written in an order that processors do not
+// foresee, so that they would wait for memory.
+template <bool written>
+class Ahead {
+  static constexpr int64_t kFloats = 16;  // that come together
+  const float* at_;
+  const int64_t share_;
+
+ public:
+  Ahead(const float* images, Lines lines, int64_t width, int64_t shares)
+      : at_(images + lines.first * width),
+        share_(ceil_div(lines.count * width, kFloats * shares)) {}
+  void share() {
+    for (int64_t i = 0; i < share_; ++i, at_ += kFloats)
+      __builtin_prefetch(at_, written, 2);
+  }
+};
+
 template <class F, class Pool>
 void correlate(Pool& pool, bool transposed, int64_t n, const Axis& h,
                const Axis& w, int64_t ci, int64_t co, int64_t, const float* in,
@@ -185,13 +218,20 @@ void correlate(Pool& pool, bool transposed, int64_t n, const Axis& h,
       for (int64_t i = 0; i < count; ++i)
         enter<F>(in + (begin + i) * h.in * w.in * ci, h, w, ci, first,
                  first + rows, inputs + i * each * ci, in_entry);
-      for (const Product& p : products)
+      Ahead<false> next(in, under<F>(h.in, begin, count, first, rows).after(),
+                        w.in * ci, products.size());
+      Ahead<true> outputs(out, under<F>(h.out, begin, count, first, rows),
+                          w.out * co, products.size());
+      for (const Product& p : products) {
+        next.share();
+        outputs.share();
         cut(tiles, tall(p.wide), [&](int64_t t, int64_t size) {
           const SumTaps sum =
               p.wide == 1 ? sum_taps_of<1>(size) : sum_taps_of<2>(size);
           sum(inputs + p.entry * in_entry + t * ci, ci, p.taps,
               sums + p.entry * out_entry + t * co + p.first, co, p.wide * V);
         });
+      }
       for (int64_t i = 0; i < count; ++i)
         leave<F>(sums + i * each * co, h, w, co, first, first + rows,
                  out + (begin + i) * h.out * w.out * co, out_entry);
@@ -230,7 +270,15 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
           enter_gradient<F>(g + image * h.out * w.out * co, h, w, co, first,
                             last, gradients + i * each * co, g_entry);
         }
-        for (int64_t k = 0; k < kEntries<F>; ++k)
+        Ahead<false> next_x(x,
+                            under<F>(h.in, begin, count, first, rows).after(),
+                            w.in * ci, kEntries<F>);
+        Ahead<false> next_g(g,
+                            under<F>(h.out, begin, count, first, rows).after(),
+                            w.out * co, kEntries<F>);
+        for (int64_t k = 0; k < kEntries<F>; ++k) {
+          next_x.share();
+          next_g.share();
           for (int64_t o = 0; o < co; o += kWide * V) {
             const bool narrow = co - o <= V;
             cut(ci, kSums / (narrow ? 1 : kWide), [&](int64_t e, int64_t m) {
@@ -241,6 +289,7 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
                   total + (k * ci + e) * co + o, co);
             });
           }
+        }
       });
     }
   });
