@@ -123,11 +123,11 @@ struct Product {
   std::vector<Taps> taps;
 };
 
-template <class F>
-std::vector<Product> pack(const Axis& h, const Axis& w, int64_t ci, int64_t co,
-                          const float* kernel, bool transposed) {
+template <class F, class Pool>
+std::vector<Product> pack(Pool& pool, const Axis& h, const Axis& w, int64_t ci,
+                          int64_t co, const float* kernel, bool transposed) {
   float* const packed = scratch(kWeights, kEntries<F> * ci * co);
-  for (int64_t e = 0; e < ci; ++e)
+  parallel(pool, ci, [&](int64_t e) {
     for (int64_t o = 0; o < co; o += V) {
       Vec taps[9], entries[F::in * F::in];
       for (int i = 0; i < 3; ++i)
@@ -146,6 +146,7 @@ std::vector<Product> pack(const Axis& h, const Axis& w, int64_t ci, int64_t co,
       float* const to = packed + block * ci + e * width + o - block;
       for (int k = 0; k < kEntries<F>; ++k) store(to + k * ci * co, entries[k]);
     }
+  });
   std::vector<Product> products;
   for (int64_t k = 0; k < kEntries<F>; ++k)
     for (int64_t o = 0; o < co; o += kWide * V) {
@@ -203,7 +204,7 @@ template <class F, class Pool>
 void correlate(Pool& pool, bool transposed, int64_t n, const Axis& h,
                const Axis& w, int64_t ci, int64_t co, int64_t, const float* in,
                const float* kernel, float* out) {
-  const auto products = pack<F>(h, w, ci, co, kernel, transposed);
+  const auto products = pack<F>(pool, h, w, ci, co, kernel, transposed);
   const int64_t down = tiles<F>(h), across = tiles<F>(w);
   const Chunks chunks(down, across, F::tiles);
   parallel(pool, ceil_div(n, chunks.images), [&](int64_t task) {
@@ -249,9 +250,9 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
   const Chunks chunks(down, across, F::gradient_tiles);
   const int64_t parts = std::min(n, kParts), size = kEntries<F> * ci * co;
   float* const totals = scratch(kTotals, parts * size);
-  std::fill(totals, totals + parts * size, 0.f);
   parallel(pool, parts, [&](int64_t part) {
     float* const total = totals + part * size;
+    std::fill(total, total + size, 0.f);
     const int64_t end = n * (part + 1) / parts;
     for (int64_t begin = n * part / parts; begin < end;
          begin += chunks.images) {
@@ -293,16 +294,18 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
       });
     }
   });
-  for (int64_t at = 0; at < ci * co; at += V) {
-    Vec entries[F::in * F::in], taps[9];
-    for (int64_t k = 0; k < kEntries<F>; ++k) {
-      entries[k] = load(totals + k * ci * co + at);
-      for (int64_t p = 1; p < parts; ++p)
-        entries[k] += load(totals + p * size + k * ci * co + at);
+  parallel(pool, ci, [&](int64_t e) {
+    for (int64_t at = e * co; at < (e + 1) * co; at += V) {
+      Vec entries[F::in * F::in], taps[9];
+      for (int64_t k = 0; k < kEntries<F>; ++k) {
+        entries[k] = load(totals + k * ci * co + at);
+        for (int64_t p = 1; p < parts; ++p)
+          entries[k] += load(totals + p * size + k * ci * co + at);
+      }
+      transform<typename F::KernelGradient>(entries, taps);
+      for (int t = 0; t < 9; ++t) store(dw + t * ci * co + at, taps[t]);
     }
-    transform<typename F::KernelGradient>(entries, taps);
-    for (int t = 0; t < 9; ++t) store(dw + t * ci * co + at, taps[t]);
-  }
+  });
 }
 
 }  // namespace winograd
