@@ -88,7 +88,8 @@ flags.DEFINE_bool(
 flags.DEFINE_list(
   "phases",
   None,
-  "N: phases after the base phase; the remaining classes are spread evenly."
+  "N: phases after the base phase; the remaining classes are spread evenly. With 0"
+  " only the base phase is learned, such as to publish its model."
   " A table takes several, such as 5,10,25; a run takes one.",
 )
 flags.DEFINE_integer(

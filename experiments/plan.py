@@ -45,11 +45,12 @@ def describe(
     begin = f" Phase 0 takes the model in {settings.base_model}."
   readout = config.method.readout
   seeds = ", ".join(map(str, settings.seeds))
+  phases = f"{len(split)} phases" if len(split) > 1 else "one phase"
   times = f"once per seed ({seeds})" if len(settings.seeds) > 1 else "once"
   return (
     f"Learning the {sum(split)} classes of {title_of(stream.name)} with"
     f" {settings.method} and {settings.exemplars} exemplars in"
-    f" {len(split)} phases of {_runs(split)} classes, {times}, with"
+    f" {phases} of {_runs(split)} classes, {times}, with"
     f" {settings.net} on {schedule}.{joint}{begin} {_memory(config)}"
     f" The reported read-out is {registry.READOUTS[readout]} (`{readout}`)."
     f" Results go to {workdir}.\n"

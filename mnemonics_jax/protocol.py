@@ -42,7 +42,8 @@ def split_phases(
 
   Args:
     num_classes: all classes of the data set.
-    phases: N, the number of incremental phases after phase 0.
+    phases: N, the number of incremental phases after phase 0. With 0 the
+      classes that are not phase 0's are left out.
     base_classes: classes of phase 0; None means half of them. With 0 there is
       no base phase: the first of the N phases is phase 0.
 
@@ -51,10 +52,14 @@ def split_phases(
 
   >>> split_phases(100, 5)
   (50, 10, 10, 10, 10, 10)
+  >>> split_phases(100, 0)
+  (50,)
   """
   base = num_classes // 2 if base_classes is None else base_classes
   check_count("base_classes", base, most=num_classes)
-  check_count("phases", phases, least=1)
+  check_count("phases", phases, least=0 if base else 1)
+  if not phases:
+    return (base,)
   rest = num_classes - base
   if not rest:
     raise UserError(

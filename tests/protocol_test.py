@@ -37,6 +37,8 @@ def test_imagenet_subset_has_no_repeats():
     ((10, 5, 5), (5, 1, 1, 1, 1, 1)),
     ((10, 3, 0), (4, 3, 3)),
     ((10, 4, 3), (3, 2, 2, 2, 1)),
+    ((100, 0), (50,)),
+    ((10, 0, 10), (10,)),
   ],
 )
 def test_split_phases(arguments, expected):
@@ -46,7 +48,7 @@ def test_split_phases(arguments, expected):
 @pytest.mark.parametrize(
   "arguments, field, part",
   [
-    ((100, 0), "phases", "`phases=0`"),
+    ((100, 0, 0), "phases", "`phases=0`"),
     ((100, -1), "phases", "`phases=-1`"),
     ((100, 1.5), "phases", "`phases=1.5` .* whole"),
     ((100, 51), "phases", "`phases=51` .*; use `phases=50` or fewer"),

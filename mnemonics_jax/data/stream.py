@@ -87,7 +87,7 @@ class ClassStream:
 
   Args:
     dataset: all images.
-    order: the order in which classes are learned.
+    order: the order in which classes are learned; others are left out.
     classes_per_phase: how many classes each phase brings.
     images_per_class: keep only the first training images of each class.
     joint: let every phase see the training data of earlier ones too.
@@ -117,10 +117,12 @@ class ClassStream:
     if images_per_class is not None:
       check_count("images_per_class", images_per_class, least=1)
     self._dataset = dataset
-    rank = np.empty(len(order), np.int32)
+    rank = np.full(len(dataset.class_names), -1, np.int32)
     rank[np.asarray(order)] = np.arange(len(order))
-    self._train = _rows_by_class(rank[dataset.train_labels], images_per_class)
-    self._test = _rows_by_class(rank[dataset.test_labels])
+    self._train = _rows_by_class(
+      rank[dataset.train_labels], len(order), images_per_class
+    )
+    self._test = _rows_by_class(rank[dataset.test_labels], len(order))
     self.name = dataset.name
     self.class_names = tuple(dataset.class_names[c] for c in order)
     self.class_sizes = tuple(len(rows) for rows in self._train)
@@ -187,7 +189,8 @@ def stream(
 
   Args:
     dataset: all images.
-    phases: N, the number of incremental phases after phase 0.
+    phases: N, the number of incremental phases after phase 0. With 0 the
+      classes that are not phase 0's are left out.
     base_classes: classes of phase 0; None means half of them. With 0 there is
       no base phase: the first of the N phases is phase 0.
     order_seed: decides the order in which classes arrive.
@@ -196,19 +199,20 @@ def stream(
   """
   check_count("order_seed", order_seed, most=2**32 - 1)
   classes = len(dataset.class_names)
+  split = protocol.split_phases(classes, phases, base_classes)
   return ClassStream(
     dataset,
-    protocol.class_order(classes, order_seed),
-    protocol.split_phases(classes, phases, base_classes),
+    protocol.class_order(classes, order_seed)[: sum(split)],
+    split,
     images_per_class=images_per_class,
     joint=joint,
   )
 
 
-def _rows_by_class(labels, limit=None):
+def _rows_by_class(labels, classes, limit=None):
   """For each class the rows that show it, at most `limit`."""
   return [
-    np.flatnonzero(labels == label)[:limit] for label in range(labels.max() + 1)
+    np.flatnonzero(labels == label)[:limit] for label in range(classes)
   ]
 
 

@@ -54,6 +54,16 @@ def test_images_per_class_limits_training_only():
   assert len(stream[0].labels) == 24 and len(stream[0].test_labels) == 36
 
 
+def test_without_later_phases_their_classes_are_left_out():
+  whole = data_lib.stream(DATA, phases=2, base_classes=2)
+  alone = data_lib.stream(DATA, phases=0, base_classes=2)
+  assert alone.class_names == whole.class_names[:2]
+  assert alone.class_sizes == whole.class_sizes[:2]
+  assert alone.shape.classes == 2 and len(alone) == 1
+  for mine, other in zip(alone[0], whole[0], strict=True):
+    np.testing.assert_array_equal(mine, other)
+
+
 @pytest.mark.parametrize(
   "wrong",
   [

@@ -61,7 +61,7 @@ COMMON = {
   "distill": ["maybe", "", "2"],
   "less_forget": ["-1", "nan", "inf", "some", "5 --method=lwf", "5 --nodistill"],
   "reference_code": ["maybe", "2", "", "true --method=joint"],
-  "phases": ["0", "-1", "two", "2.5", "5,10", "", "99"],
+  "phases": ["-1", "two", "2.5", "5,10", "", "99"],
   "base_classes": ["-1", "1000", "half", "1.5"],
   "order_seed": ["-1", "4294967296", "random"],
   "seeds": ["", "a,b", "1,1", "-1", "1.5", "0,,1", "4294967296"],
@@ -254,7 +254,7 @@ def test_what_is_no_flag_is_named(place, argument):
 @pytest.mark.parametrize(
   "arguments, part",
   [
-    (["experiments.digits", "--phases=0"], "--phases=0"),
+    (["experiments.digits", "--phases=-1"], "--phases=-1"),
     pytest.param(
       ["experiments.folder", "--data=nowhere"],
       "--data=nowhere",

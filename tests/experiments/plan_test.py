@@ -99,3 +99,5 @@ def test_equal_phases_are_counted():
   assert "5 phases of 2 + 4×1 classes" in describe(base_classes=2, phases=4)
   assert "2 phases of 2×3 classes" in describe(phases=1)
   assert "3 phases of 3 + 2×2 classes" in describe(classes=7, phases=2)
+  text = describe(phases=0)
+  assert "the 3 classes of" in text and "in one phase of 3 classes, once" in text

@@ -90,6 +90,29 @@ def test_others_train_their_own(home, tmp_path, change):
   assert not taken and models == 2
 
 
+def test_a_run_of_phase_0_alone_can_publish_it(tmp_path):
+  data = tiny.dataset(classes=4)
+  config, alone = tiny.setup(
+    methods.LUCIR(), **(OPTIONS | dict(split=(3,), data=data))
+  )
+  models = tmp_path / "trained"
+  runs.run(config, alone, tmp_path / "alone", seeds=(1,), base_models=models)
+  (trained,) = models.iterdir()
+  publishing.publish(trained, tmp_path / "alone", tmp_path / "public" / "tiny")
+  config, stream = tiny.setup(methods.LUCIR(), **OPTIONS)
+  assert config.model.classes == 4
+  assert published.find(tmp_path / "public", config, stream, 1) is not None
+  results = runs.run(
+    config,
+    stream,
+    tmp_path / "out",
+    seeds=(1,),
+    base_models=tmp_path / "public",
+  )
+  first = runs.load_run(tmp_path / "alone").results["runs"][0]["phases"][0]
+  assert results["runs"][0]["phases"][0]["moments"] == first["moments"]
+
+
 def test_settings_that_came_later_do_not_hide_it(home, tmp_path):
   """They have their defaults, and so it has been trained."""
   shutil.copytree(home / "published", tmp_path / "older")
