@@ -211,9 +211,7 @@ def stream(
 
 def _rows_by_class(labels, classes, limit=None):
   """For each class the rows that show it, at most `limit`."""
-  return [
-    np.flatnonzero(labels == label)[:limit] for label in range(classes)
-  ]
+  return [np.flatnonzero(labels == label)[:limit] for label in range(classes)]
 
 
 def _concatenate(rows_by_class, start, stop):

@@ -100,4 +100,6 @@ def test_equal_phases_are_counted():
   assert "2 phases of 2×3 classes" in describe(phases=1)
   assert "3 phases of 3 + 2×2 classes" in describe(classes=7, phases=2)
   text = describe(phases=0)
-  assert "the 3 classes of" in text and "in one phase of 3 classes, once" in text
+  assert (
+    "the 3 classes of" in text and "in one phase of 3 classes, once" in text
+  )

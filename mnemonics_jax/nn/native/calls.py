@@ -27,13 +27,14 @@ def native_or(name: str, otherwise: Form) -> Form:
   """
 
   def form(a, b, geometry):
-    chosen = choice.choose() if _suits(a, b) else None
+    result = jax.ShapeDtypeStruct(_RESULTS[name](a, b, geometry), a.dtype)
+    chosen = choice.choose() if _suits(a, b, result) else None
     if chosen is None or not chosen.is_native:
       return otherwise(a, b, geometry)
 
     def call(a, b):
-      shape = _RESULTS[name](a, b, geometry)
-      result = jax.ShapeDtypeStruct(shape, a.dtype)
+      # A device may have a share of the images only.
+      result = jax.ShapeDtypeStruct(_RESULTS[name](a, b, geometry), a.dtype)
       numbers = dict(stride=geometry.stride, padding=geometry.padding)
       return jax.ffi.ffi_call(chosen.target(name), result)(
         a, b, **{key: np.int64(value) for key, value in numbers.items()}
@@ -47,11 +48,11 @@ def native_or(name: str, otherwise: Form) -> Form:
   return form
 
 
-def _suits(a, b):
+def _suits(*arrays):
   # Operands have lost their types' account of where they are: calls of arrays
   # that are explicitly spread would gather them.
   spread = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
-  return a.dtype == b.dtype == jnp.float32 and a.size and b.size and not spread
+  return not spread and all(a.dtype == jnp.float32 and a.size for a in arrays)
 
 
 _RESULTS = {

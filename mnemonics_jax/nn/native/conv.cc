@@ -11,7 +11,8 @@
 //                      of some rows are added to it.
 //
 // Kernels of 3 × 3 and stride 1, most of a ResNet, need fewer products by
-// Winograd's scheme (winograd.h); direct.h does all others.
+// Winograd's scheme (winograd.h), if they are not too large and channels fill
+// vectors; direct.h does all others.
 //
 // Vectors are those of GCC and Clang: the same source makes AVX-512, AVX2, SSE
 // and NEON. Every sum has one order, whatever the number of threads.

@@ -7,6 +7,23 @@
 namespace {
 namespace direct {
 
+// An image with its border of zeros, or the image itself if it needs none.
+const float* padded(const float* image, const Axis& h, const Axis& w,
+                    int64_t c) {
+  if (h.padded == h.in && w.padded == w.in) return image;
+  const int64_t row = w.padded * c, inside = w.in * c, left = w.pad * c;
+  float* const to = scratch(kPadded, h.padded * row);
+  std::fill(to, to + h.pad * row, 0.f);
+  for (int64_t r = 0; r < h.in; ++r) {
+    float* const line = to + (h.pad + r) * row;
+    std::fill(line, line + left, 0.f);
+    std::memcpy(line + left, image + r * inside, 4 * inside);
+    std::fill(line + left + inside, line + row, 0.f);
+  }
+  std::fill(to + (h.pad + h.in) * row, to + h.padded * row, 0.f);
+  return to;
+}
+
 // Output channels that are summed together, in one phase of each axis.
 struct Block {
   const Phase *rows, *columns;

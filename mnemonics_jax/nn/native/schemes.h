@@ -12,7 +12,7 @@
 namespace {
 namespace winograd {
 
-#define INLINE static inline __attribute__((always_inline)) void
+#define INLINE inline __attribute__((always_inline))
 
 // Each map takes vectors a, `step` apart, to vectors b.
 
@@ -23,7 +23,7 @@ struct Two {
 
   struct Input {  // Bᵀ
     static constexpr int from = 4, to = 4;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       b[0] = a[0] - a[2 * step];
       b[1] = a[step] + a[2 * step];
       b[2] = a[2 * step] - a[step];
@@ -32,14 +32,14 @@ struct Two {
   };
   struct Output {  // Aᵀ
     static constexpr int from = 4, to = 2;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       b[0] = a[0] + a[step] + a[2 * step];
       b[1] = a[step] - a[2 * step] - a[3 * step];
     }
   };
   struct Gradient {  // A
     static constexpr int from = 2, to = 4;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       b[0] = a[0];
       b[1] = a[0] + a[step];
       b[2] = a[0] - a[step];
@@ -48,7 +48,7 @@ struct Two {
   };
   struct Kernel {  // G
     static constexpr int from = 3, to = 4;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec even = (a[0] + a[2 * step]) * 0.5f, odd = a[step] * 0.5f;
       b[0] = a[0];
       b[1] = even + odd;
@@ -58,7 +58,7 @@ struct Two {
   };
   struct KernelGradient {  // Gᵀ
     static constexpr int from = 4, to = 3;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec sum = (a[step] + a[2 * step]) * 0.5f;
       b[0] = a[0] + sum;
       b[1] = (a[step] - a[2 * step]) * 0.5f;
@@ -67,8 +67,8 @@ struct Two {
   };
 };
 
-// F(4, 3): points 0, ±√½ and ±√2. Whole numbers, as ±1 and ±2, would do with
-// fewer products, but make rounding errors four times as large.
+// F(4, 3): points 0, ±√½ and ±√2. Whole numbers, ±1 and ±2, would make rounding
+// errors twice as large.
 struct Four {
   static constexpr int out = 4, in = 6;
   static constexpr int tiles = 16, gradient_tiles = 32;
@@ -76,7 +76,7 @@ struct Four {
 
   struct Input {  // Bᵀ
     static constexpr int from = 6, to = 6;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec even_p = a[4 * step] - a[2 * step] * 2.f;
       const Vec odd_p = (a[3 * step] - a[step] * 2.f) * p;
       const Vec even_q = a[4 * step] - a[2 * step] * 0.5f;
@@ -91,7 +91,7 @@ struct Four {
   };
   struct Output {  // Aᵀ
     static constexpr int from = 6, to = 4;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec even_p = a[step] + a[2 * step];
       const Vec odd_p = (a[step] - a[2 * step]) * p;
       const Vec even_q = a[3 * step] + a[4 * step];
@@ -104,7 +104,7 @@ struct Four {
   };
   struct Gradient {  // A
     static constexpr int from = 4, to = 6;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec even_p = a[0] + a[2 * step] * 0.5f;
       const Vec odd_p = (a[step] + a[3 * step] * 0.5f) * p;
       const Vec even_q = a[0] + a[2 * step] * 2.f;
@@ -119,7 +119,7 @@ struct Four {
   };
   struct Kernel {  // G
     static constexpr int from = 3, to = 6;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec even_p = (a[0] + a[2 * step] * 0.5f) * (-2.f / 3);
       const Vec odd_p = a[step] * (-2.f / 3 * p);
       const Vec even_q = (a[0] + a[2 * step] * 2.f) * (1.f / 6);
@@ -134,7 +134,7 @@ struct Four {
   };
   struct KernelGradient {  // Gᵀ
     static constexpr int from = 6, to = 3;
-    INLINE apply(const Vec* a, int step, Vec* b) {
+    static INLINE void apply(const Vec* a, int step, Vec* b) {
       const Vec even_p = (a[step] + a[2 * step]) * (-2.f / 3);
       const Vec odd_p = (a[step] - a[2 * step]) * (-2.f / 3 * p);
       const Vec even_q = (a[3 * step] + a[4 * step]) * (1.f / 6);
@@ -148,7 +148,7 @@ struct Four {
 
 // T in both directions: from² vectors to to² of them, row by row.
 template <class T>
-INLINE transform(const Vec* from, Vec* to) {
+INLINE void transform(const Vec* from, Vec* to) {
   Vec half[T::from * T::to];
   EACH (i, T::from) T::apply(from + i * T::from, 1, half + i * T::to);
   EACH (j, T::to) {

@@ -20,7 +20,7 @@ using std::int64_t;
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define UNROLL _Pragma("GCC unroll 32")
+#define UNROLL _Pragma("GCC unroll 64")
 #endif
 #define EACH(i, count) UNROLL for (int i = 0; i < (count); ++i)
 

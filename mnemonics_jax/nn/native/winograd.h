@@ -21,10 +21,15 @@ constexpr int64_t kReadBytes = 1 << 22, kSumBytes = 1 << 20;
 // Floats between matrices: many of them a power of two apart would share a
 // cache set.
 constexpr int64_t kApart = 16;
-constexpr int64_t kFewest = 5;  // outputs of an image that are worth it
 
 template <class F>
-constexpr int64_t kEntries = F::in * F::in;
+constexpr int kEntries = F::in * F::in;
+
+// How many tiles are along an axis.
+template <class F>
+int64_t tiles(const Axis& axis) {
+  return ceil_div(axis.out, F::out);
+}
 
 template <class F>
 bool suits(const Axis& h, const Axis& w, int64_t ci, int64_t co,
@@ -33,13 +38,8 @@ bool suits(const Axis& h, const Axis& w, int64_t ci, int64_t co,
     return a.in_step == 1 && a.out_step == 1 && a.phases[0].taps.size() == 3;
   };
   return fits(h) && fits(w) && ci % V == 0 && co % V == 0 &&
-         4 * kEntries<F> * ci * co <= bytes && h.out * w.out >= kFewest;
-}
-
-// How many tiles are along an axis.
-template <class F>
-int64_t tiles(const Axis& axis) {
-  return ceil_div(axis.out, F::out);
+         4 * kEntries<F> * ci * co <= bytes &&
+         kEntries<F> * tiles<F>(h) * tiles<F>(w) < 9 * h.out * w.out;
 }
 
 // Tile rows [first, last) of an image as rows of matrices, each `entry` floats
@@ -56,7 +56,7 @@ void enter(const float* x, const Axis& h, const Axis& w, int64_t c,
           top >= 0 && top + F::in <= h.in && left >= 0 && left + F::in <= w.in;
       const float* corner = x + top * row + left * c;
       for (int64_t e = 0; e < c; e += V, to += V, corner += V) {
-        Vec seen[F::in * F::in], entries[F::in * F::in];
+        Vec seen[kEntries<F>], entries[kEntries<F>];
         if (inside)
           EACH (r, F::in)
             EACH (q, F::in)
@@ -70,7 +70,7 @@ void enter(const float* x, const Axis& h, const Axis& w, int64_t c,
                   there ? load(corner + r * row + q * c) : Vec{};
             }
         transform<typename F::Input>(seen, entries);
-        EACH (k, F::in * F::in) store(to + k * entry, entries[k]);
+        EACH (k, kEntries<F>) store(to + k * entry, entries[k]);
       }
     }
 }
@@ -83,7 +83,7 @@ void enter_gradient(const float* g, const Axis& h, const Axis& w, int64_t c,
   for (int64_t i = first; i < last; ++i)
     for (int64_t j = 0; j < across; ++j)
       for (int64_t e = 0; e < c; e += V, to += V) {
-        Vec seen[F::out * F::out], entries[F::in * F::in];
+        Vec seen[F::out * F::out], entries[kEntries<F>];
         EACH (r, F::out)
           EACH (q, F::out) {
             const bool there = F::out * i + r < h.out && F::out * j + q < w.out;
@@ -94,7 +94,7 @@ void enter_gradient(const float* g, const Axis& h, const Axis& w, int64_t c,
                     : Vec{};
           }
         transform<typename F::Gradient>(seen, entries);
-        EACH (k, F::in * F::in) store(to + k * entry, entries[k]);
+        EACH (k, kEntries<F>) store(to + k * entry, entries[k]);
       }
 }
 
@@ -106,8 +106,8 @@ void leave(const float* from, const Axis& h, const Axis& w, int64_t c,
   for (int64_t i = first; i < last; ++i)
     for (int64_t j = 0; j < across; ++j)
       for (int64_t o = 0; o < c; o += V, from += V) {
-        Vec entries[F::in * F::in], outputs[F::out * F::out];
-        EACH (k, F::in * F::in) entries[k] = load(from + k * entry);
+        Vec entries[kEntries<F>], outputs[F::out * F::out];
+        EACH (k, kEntries<F>) entries[k] = load(from + k * entry);
         transform<typename F::Output>(entries, outputs);
         EACH (r, F::out)
           EACH (q, F::out)
@@ -129,7 +129,7 @@ std::vector<Product> pack(Pool& pool, const Axis& h, const Axis& w, int64_t ci,
   float* const packed = scratch(kWeights, kEntries<F> * ci * co);
   parallel(pool, ci, [&](int64_t e) {
     for (int64_t o = 0; o < co; o += V) {
-      Vec taps[9], entries[F::in * F::in];
+      Vec taps[9], entries[kEntries<F>];
       for (int i = 0; i < 3; ++i)
         for (int j = 0; j < 3; ++j) {
           const int64_t at = h.phases[0].taps[i] * 3 + w.phases[0].taps[j];
@@ -296,7 +296,7 @@ void kernel_gradient(Pool& pool, int64_t n, const Axis& h, const Axis& w,
   });
   parallel(pool, ci, [&](int64_t e) {
     for (int64_t at = e * co; at < (e + 1) * co; at += V) {
-      Vec entries[F::in * F::in], taps[9];
+      Vec entries[kEntries<F>], taps[9];
       for (int64_t k = 0; k < kEntries<F>; ++k) {
         entries[k] = load(totals + k * ci * co + at);
         for (int64_t p = 1; p < parts; ++p)

@@ -46,10 +46,11 @@ def geometries(count):
     (5, 7, 9, 32, 48, 3, 1, 1),
     (3, 10, 9, 48, 16, 3, 1, 0),
     (2, 33, 6, 16, 32, 3, 1, 3),
+    (1, 5, 6, 144, 208, 3, 1, 1),
   ]
   rng = np.random.default_rng(0)
   low, high = (1, 1, 1, 1, 1, 1, 1, 0), (9, 14, 20, 40, 40, 8, 5, 5)
-  for _ in range(count - 10):
+  for _ in range(count - 11):
     n, h, w, c, o, k, s, p = map(int, rng.integers(low, high))
     k = min(k, h + 2 * p, w + 2 * p)
     yield n, h, w, c, o, k, s, p
@@ -111,6 +112,15 @@ def _program(dtype, **options):
   x, w = jnp.ones((2, 5, 5, 3), dtype), jnp.ones((3, 3, 3, 4), dtype)
   gradient = jax.grad(lambda x, w: conv2d(x, w).sum() ** 2, (0, 1))
   return jax.jit(gradient).trace(x, w).lower(**options).as_text()
+
+
+def test_nothing_to_compute():
+  """An image of no rows: its border alone is seen."""
+  x, w = jnp.ones((1, 0, 4, 16)), jnp.ones((3, 3, 16, 16))
+  y, back = jax.vjp(lambda x, w: conv2d(x, w, padding=2), x, w)
+  assert y.shape == (1, 2, 6, 16) and not y.any()
+  dx, dw = back(jnp.ones_like(y))
+  assert dx.shape == x.shape and not dw.any()
 
 
 @needs_native
@@ -228,10 +238,12 @@ def test_each_device_computes_its_share():
 DIGEST = """
 import hashlib, jax, numpy as np
 from mnemonics_jax.nn.conv import conv2d
-x = np.random.default_rng(0).normal(size=(20, 12, 12, 20)).astype(np.float32)
-w = np.random.default_rng(1).normal(size=(3, 3, 20, 40)).astype(np.float32)
-step = jax.grad(lambda x, w: (conv2d(x, w, stride=2) ** 2).sum(), (0, 1))
-bits = b"".join(np.asarray(a).tobytes() for a in jax.jit(step)(x, w))
+bits = b""
+for channels, stride in ((20, 2), (32, 1)):  # Tap by tap, and by Winograd's scheme.
+  shapes = (20, 12, 12, channels), (3, 3, channels, 2 * channels)
+  x, w = (np.random.default_rng(i).normal(size=shapes[i]).astype(np.float32) for i in (0, 1))
+  step = jax.grad(lambda x, w: (conv2d(x, w, stride=stride) ** 2).sum(), (0, 1))
+  bits += b"".join(np.asarray(a).tobytes() for a in jax.jit(step)(x, w))
 print(hashlib.sha256(bits).hexdigest())
 """
 
