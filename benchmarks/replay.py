@@ -5,9 +5,11 @@
 
 Phase 0 is learned once for each seed. Each form of exemplars then makes a memory of
 its own, and goes through the same imitation of a next phase: rotated images are the
-new classes (`phase/imitation.py`), trained with the method's own loss. What counts
-is the loss on images of the first classes afterwards. Those are held-out training
-images: choosing a form by it looks at no test image. Differences are paired by seed.
+new classes (`phase/imitation.py`), trained with the method's own loss. They are
+others than those for which `drifted` and `imitated` exemplars are learned, and turned
+by another angle. What counts is the loss on images of the first classes afterwards.
+Those are held-out training images: choosing a form by it looks at no test image.
+Differences are paired by seed.
 """
 
 import dataclasses
@@ -116,7 +118,12 @@ def after_a_next_phase(
   )
   now = phase.Phase(start, stream[0], config)
   follow = imitation.next_phase(
-    now, state.variables, state.memory, stream.classes_per_phase[1]
+    now,
+    state.variables,
+    state.memory,
+    stream.classes_per_phase[1],
+    turns=2,
+    last=True,
   )
   # The imitated classes get exemplars of one kind, whatever the form is.
   plain = dataclasses.replace(config, exemplars="herding", adjust=False)

@@ -24,12 +24,19 @@ def test_other_numbers_are_another_version_of_the_numerics():
 
 def test_what_was_written_down_is_not_replaced(monkeypatch, tmp_path):
   monkeypatch.setattr(golden, "PATH", tmp_path / "golden.json")
-  numbers = iter([{"loss": [1.0]}, {"loss": [2.0]}])
+  numbers = iter(
+    [{"loss": [1.0]}, {"loss": [2.0]}, {"loss": [2.0], "new": [3.0]}]
+    + [{"loss": [2.0]}]
+  )
   monkeypatch.setattr(golden, "measure", lambda: next(numbers))
   monkeypatch.setattr(golden, "NUMERICS", 7)
   golden.main()
   with pytest.raises(SystemExit, match="raise NUMERICS first"):
     golden.main()
+  golden.main()  # A run is new.
   monkeypatch.setattr(golden, "NUMERICS", 8)
   golden.main()
-  assert golden.written() == {"7": {"loss": [1.0]}, "8": {"loss": [2.0]}}
+  assert golden.written() == {
+    "7": {"loss": [1.0], "new": [3.0]},
+    "8": {"loss": [2.0]},
+  }

@@ -12,6 +12,7 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.config import Config
+from mnemonics_jax.phase.level import IMITATED_BATCH
 from mnemonics_jax.phase.run import begin_run
 
 # A teacher's forward pass adds a third to a step.
@@ -40,7 +41,8 @@ def phase_work(config: Config) -> list[float]:
       exemplars = kept(seen) / seen * arriving
       old_ones = kept(old) if config.validate_on == "all" else 0
       valid = sum(sizes[old:seen]) + old_ones
-      steps += _meta_work(config, exemplars, valid, chunks(arriving)) / batch
+      counts = exemplars, valid, chunks(arriving)
+      steps += _meta_work(config, *counts, imitate=config.imitate) / batch
     if config.adjust and old and not config.method.joint:
       others = kept(old) * (1 - 1 / config.adjust_parts)
       steps += _meta_work(config, kept(old), others, chunks(old)) / batch
@@ -51,10 +53,13 @@ def phase_work(config: Config) -> list[float]:
   return work
 
 
-def _meta_work(config, exemplars, data, chunks):
+def _meta_work(config, exemplars, data, chunks, imitate=False):
   """Images that the exemplar level passes forward and backward."""
   exemplars, data = exemplars / chunks, data / chunks
   level = config.level.config
+  if imitate:
+    level = config.level.imitating(config.model, config.method).config
+    exemplars = 2 * IMITATED_BATCH
   meta_steps = level.steps_per_epoch or math.ceil(data / level.batch_size)
   passes = exemplars
   if not level.on_features:

@@ -59,7 +59,7 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
     return np.concatenate(
       [
         rows[memory_lib.staying(None, sizes[rows], *budget)]
-        for rows in by_class
+        for rows in (rows[: phase.allowance] for rows in by_class)
       ]
     )
 

@@ -19,17 +19,21 @@ from mnemonics_jax.data.images import read
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.memory import Memory
 from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.level import IMITATED
+from mnemonics_jax.phase.level import IMITATED, IMITATED_BATCH
 from mnemonics_jax.phase.train import begin_model, train_model
 from mnemonics_jax.types import PhaseState, Variables
 
-# How long a copy drifts, and how many images of a step of the base level are not
-# exemplars that are learned.
-_DRIFT_EPOCHS, _STEP_IMAGES = 2, 64
+_DRIFT_EPOCHS = 2
 
 
 def next_phase(
-  phase: Phase, variables: Variables, memory: Memory, classes: int
+  phase: Phase,
+  variables: Variables,
+  memory: Memory,
+  classes: int,
+  *,
+  turns: int = 1,
+  last: bool = False,
 ) -> Phase:
   """The phase that would follow, if rotated images were the next classes.
 
@@ -39,12 +43,15 @@ def next_phase(
     memory: as the phase leaves it.
     classes: how many arrive; no more than `phase` has brought, and no more than the
       head has rows for.
+    turns: quarter turns by which they differ from those that `phase` has brought.
+    last: whether its last classes are rotated, and not its first.
   """
   new = phase.data.labels - phase.classes_old
   room = phase.config.model.classes - phase.classes_seen
   classes = min(classes, room, phase.data.new_classes)
+  new -= phase.data.new_classes - classes if last else 0
   rows = np.flatnonzero((new >= 0) & (new < classes))
-  images = _rotated(read(phase.data.images, rows))
+  images = _rotated(read(phase.data.images, rows), turns)
   data = PhaseData(
     images,
     (new[rows] + phase.classes_seen).astype(np.int32),
@@ -62,10 +69,10 @@ def next_phase(
   return dataclasses.replace(phase, state=state, data=data)
 
 
-def _rotated(images):
-  """By a quarter turn; what is not square is turned upside down."""
+def _rotated(images, turns):
+  """By quarter turns; what is not square is turned upside down."""
   _, height, width, _ = images.shape
-  turns = 1 if height == width else 2
+  turns = turns if height == width else 2
   return np.ascontiguousarray(np.rot90(images, turns, axes=(1, 2)))
 
 
@@ -143,7 +150,7 @@ def imitated(
     return None
   old, old_labels = memory_lib.flat(phase.state.memory)
   rng = phase.keys.numpy("exemplars")
-  each = _STEP_IMAGES // 2 if len(old) else _STEP_IMAGES
+  each = IMITATED_BATCH // 2 if len(old) else IMITATED_BATCH
   rows = rng.integers(0, len(follow.data.labels), (steps, each))
   parts = [(read(follow.data.images, rows.ravel()), follow.data.labels[rows])]
   if len(old):
@@ -155,7 +162,12 @@ def imitated(
     np.concatenate([y for _, y in parts], 1),
   )
   classes = follow.classes
-  beside = {"teacher": variables, "old": classes.old, "new": classes.new}
+  beside = {
+    "teacher": variables,
+    "old": classes.old,
+    "new": classes.new,
+    "rows": phase.config.method.trainable_rows(classes),
+  }
   return Imitated(
     begin_model(follow) | {IMITATED: beside},
     classes.seen,

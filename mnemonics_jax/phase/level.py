@@ -6,6 +6,7 @@ They are frozen dataclasses: equal descriptions find the same compiled program.
 import dataclasses
 from typing import NamedTuple
 
+import jax
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -56,6 +57,8 @@ def _cosine_logits(head: PyTree, features: Float[Array, "n d"]) -> Array:
 
 # Where variables have what the loss of an imitated phase has to know beside them.
 IMITATED = "imitated"
+# Exemplars that are learned in a step of an imitated phase, and as many others.
+IMITATED_BATCH = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +79,22 @@ class _MethodLoss:
     mask = batch.mask
     rows, _ = take(jnp.argsort(~mask), mask, len(batch.labels), 0)
     images, labels = batch.images[rows], batch.labels[rows]
+    params = _held(variables["params"], known["rows"])
+    variables = variables | {"params": params}
     student, _ = forward(self.model, self.method, variables, images)
     teacher, _ = forward(self.model, self.method, known["teacher"], images)
     classes = Classes(known["old"], known["new"])
     return self.method.loss(student, teacher, labels, classes)[0]
+
+
+def _held(params, rows):
+  """Parameters without a gradient in the head rows that the phase would hold."""
+
+  def hold(leaf):
+    moves = rows.reshape(-1, *[1] * (leaf.ndim - 1)) if leaf.ndim else True
+    return jnp.where(moves, leaf, lax.stop_gradient(leaf))
+
+  return params | {"head": jax.tree.map(hold, params["head"])}
 
 
 class Level(NamedTuple):
@@ -127,6 +142,7 @@ class Level(NamedTuple):
       self.config,
       scope="all",
       inner_lr=None,
+      inner_batch_size=IMITATED_BATCH,
       batch_size=None,
       features_fn=None,
       head_fn=None,

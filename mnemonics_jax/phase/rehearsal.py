@@ -1,4 +1,4 @@
-"""How often exemplars are drawn, compared with new images.
+"""How often exemplars are drawn, compared with new images and with each other.
 
 An epoch always has as many draws as there are images to train on: what is drawn
 more often comes in place of something else.
@@ -58,9 +58,34 @@ def quotas(
     weights[is_old & there] = counts[~is_old & there].mean()
   else:
     weights[is_old] *= int(rehearsal)
-  exact = weights * len(labels) / weights.sum()
+  return _shares(weights, len(labels))
+
+
+def equal(
+  labels: Int[np.ndarray, " n"], classes: int
+) -> Int[np.ndarray, " classes"] | None:
+  """As many draws of an epoch for each class; None if each has as many images.
+
+  >>> equal(np.array([0, 1, 1, 1]), classes=3).tolist()
+  [2, 2, 0]
+  >>> equal(np.array([0, 0, 1, 1]), classes=3)
+
+  Args:
+    labels: classes of all that is trained on.
+    classes: of the model.
+  """
+  counts = np.bincount(labels, minlength=classes)
+  there = counts > 0
+  if len(set(counts[there].tolist())) < 2:
+    return None
+  return _shares(there.astype(np.float64), len(labels))
+
+
+def _shares(weights, total):
+  """Whole numbers in the proportion of weights, `total` together."""
+  exact = weights * total / weights.sum()
   whole = np.floor(exact).astype(np.int32)
   # What is left goes to those that were cut most.
-  cut = np.argsort(whole - exact, kind="stable")[: len(labels) - whole.sum()]
+  cut = np.argsort(whole - exact, kind="stable")[: total - whole.sum()]
   whole[cut] += 1
   return whole

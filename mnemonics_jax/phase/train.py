@@ -148,5 +148,7 @@ def finetune(
     scope=config.finetune,
     augment=config.augment,
   )
-  feed = make_feed(*_trainable(phase, memory), config.sizes.pool, config.stream)
+  kept, labels = _trainable(phase, memory)
+  quota = rehearsal.equal(labels, config.model.classes)
+  feed = make_feed(kept, labels, config.sizes.pool, config.stream, quota)
   return epochs.fit(phase.keys("finetune"), variables, feed, task, stage)

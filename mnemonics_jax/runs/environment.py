@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import datetime
+import functools
 import importlib.metadata
 import os
 from pathlib import Path
@@ -99,6 +100,7 @@ def code(environment: Mapping[str, Any]) -> str:
   return f"commit {commit}{dirty}"
 
 
+@functools.cache  # Of the code that was loaded, whatever is checked out later.
 def _commit() -> dict[str, Any]:
   """The commit, and whether the code differs from it; None without one."""
   package = Path(__file__).parents[1]

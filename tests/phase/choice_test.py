@@ -55,6 +55,24 @@ def test_candidates_are_the_first_of_herding_and_come_best_first(monkeypatch):
   np.testing.assert_array_equal(chosen.images, herded.images[best])
 
 
+def test_the_best_are_kept_beside_those_that_are_held_out(monkeypatch):
+  """If scores are in the order of herding, herding is what comes of them."""
+  monkeypatch.setattr(
+    choice, "best_first", lambda _, __, features, *___: np.arange(len(features))
+  )
+  options = dict(memory=memory.PerClass(8), data=tiny.dataset(train=30))
+
+  def chosen(kind):
+    config, stream = tiny.setup(methods.BiC(), exemplars=kind, **options)
+    now = phase.Phase(phase.begin_run(0, config), stream[0], config)
+    assert np.bincount(now.data.labels[now.held_out]).tolist() == [1, 1, 1]
+    return exemplars.choose(now, now.state.variables)
+
+  best, herded = chosen("selected"), chosen("herding")
+  np.testing.assert_array_equal(best.labels, np.repeat([0, 1, 2], 8))
+  np.testing.assert_array_equal(best.images, herded.images)
+
+
 def test_bytes_and_a_hold_out_are_respected():
   policy = memory.fit(
     memory.PerClassBytes(400), memory.Jpeg(50), tiny.dataset().train_images

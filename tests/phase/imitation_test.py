@@ -61,9 +61,22 @@ def test_there_are_as_many_as_there_is_room_for():
   assert classes(last, 9) == 0  # The head is full.
 
 
+def test_what_judges_is_another_next_phase():
+  """Other classes, by another angle, than those exemplars are learned for."""
+  first, *_ = _phases()
+  nothing, data = first.state.memory, first.data
+  follow = imitation.next_phase(
+    first, first.state.variables, nothing, classes=2, turns=2, last=True
+  )
+  for label in (3, 4):
+    own = data.images[data.labels == label - 2]
+    found = follow.data.images[follow.data.labels == label]
+    np.testing.assert_array_equal(found, own[:, ::-1, ::-1])
+
+
 def test_wide_images_are_turned_upside_down():
   images = np.arange(12, dtype=np.uint8).reshape(1, 2, 6, 1)
-  turned = imitation._rotated(images)
+  turned = imitation._rotated(images, turns=1)
   assert turned.ravel().tolist() == list(range(11, -1, -1))
 
 
@@ -113,6 +126,12 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   assert jax.tree.structure(beside["teacher"]) == jax.tree.structure(
     second.state.variables
   )
+  # LUCIR would hold the rows of old classes.
+  head = jax.grad(loss, allow_int=True)(found.variables, batch)["params"][
+    "head"
+  ]
+  moved = np.abs(head["weight"]).sum(axis=1) > 0
+  assert moved.tolist() == [False] * 4 + [True, False]
   # Rows of padding become copies of real ones: here all of one image.
   one = batch._replace(mask=jnp.arange(64) == 5)
   same = Exemplars(

@@ -35,6 +35,13 @@ def test_an_epoch_has_as_many_draws_as_there_are_images(how, expected):
   assert quotas(how).tolist() == expected
 
 
+def test_classes_of_a_memory_count_alike():
+  labels = np.array([0] * 2 + [1] * 6 + [3] * 3)
+  # 11 draws for three classes: 3.67 of each; two have one more.
+  assert rehearsal.equal(labels, classes=5).tolist() == [4, 4, 0, 3, 0]
+  assert rehearsal.equal(np.array([0, 0, 2, 2]), classes=4) is None
+
+
 def test_new_classes_of_different_size_keep_their_sizes():
   labels = np.array([0] + [1] * 3 + [2] * 9)
   # Old: the mean of 3 and 9. 6, 3 and 9 are 18: 13/18 of that.

@@ -261,3 +261,20 @@ def test_bfloat16_learns_digits():
   logits = extract(config.model, config.method, variables, images)[1]
   # Five digits: chance is a fifth.
   assert np.mean(head_predictions(logits, 5) == labels) > 0.9
+
+
+def test_classes_count_alike_in_the_fine_tune_whatever_is_kept(monkeypatch):
+  config, stream = tiny.setup(methods.LwF(), finetune="head")
+  state, images = phase.begin_run(0, config), tiny.dataset().train_images
+  kept = state.memory
+  for label, count in enumerate((2, 6, 4)):
+    kept = memory.insert(kept, label, images[:count])
+  quotas, make_feed = [], train.make_feed
+
+  def watched(*arguments):
+    quotas.append(arguments[-1].tolist())
+    return make_feed(*arguments)
+
+  monkeypatch.setattr(train, "make_feed", watched)
+  train.finetune(phase.Phase(state, stream[0], config), state.variables, kept)
+  assert quotas == [[4, 4, 4, 0, 0, 0]]
