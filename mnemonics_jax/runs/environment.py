@@ -51,7 +51,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes_since(began: dict[str, Any]) -> str | None:
-  """A sentence if a run goes on with other packages, devices or kernels.
+  """A sentence if a run goes on with other code, packages, devices or kernels.
 
   Args:
     began: the environment it began in.
@@ -63,6 +63,9 @@ def changes_since(began: dict[str, Any]) -> str | None:
     for name in _NUMERICAL
     if name in before and before[name] != packages[name]
   ]
+  commits = began.get("git_commit"), now["git_commit"]
+  if None not in commits and len(set(commits)) > 1:
+    changes.append(f"the code is now {code(now)}, was {code(began)}")
   if began.get("devices", now["devices"]) != now["devices"]:
     changes.append("it runs on other devices")
   if change := convolutions.change_since(began):

@@ -54,7 +54,9 @@ def package(tmp_path, monkeypatch):
     environment, "__file__", str(package / "runs" / "environment.py")
   )
   monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-  return package
+  environment._commit.cache_clear()
+  yield package
+  environment._commit.cache_clear()
 
 
 def test_the_commit_is_told_and_whether_the_code_differs_from_it(package):
@@ -63,9 +65,13 @@ def test_the_commit_is_told_and_whether_the_code_differs_from_it(package):
   git("add", ".", cwd=repository)
   git("commit", "-qm", "Begin", cwd=repository)
   commit = git("rev-parse", "HEAD", cwd=repository)
-  told = lambda: [
-    environment.environment()[name] for name in ("git_commit", "git_dirty")
-  ]
+
+  def told():
+    """By a process that is started now."""
+    environment._commit.cache_clear()
+    found = environment.environment()
+    return [found[name] for name in ("git_commit", "git_dirty")]
+
   assert told() == [commit, False]
   (repository / "notes.md").write_text("")  # This changes no number...
   assert told() == [commit, False]
@@ -73,12 +79,22 @@ def test_the_commit_is_told_and_whether_the_code_differs_from_it(package):
   assert told() == [commit, True]
   git("add", ".", cwd=repository)
   git("commit", "-qm", "Go on", cwd=repository)
+  # One that was started before has not loaded that.
+  began = environment.environment()
+  assert [began["git_commit"], began["git_dirty"]] == [commit, True]
   (package / "version.py").write_text("# Changed.")
-  assert told()[0] != commit and told()[1] is True
+  later = told()
+  assert later[0] != commit and later[1] is True
+  assert environment.changes_since(began) == (
+    f"since this run began, the code is now commit {later[0]} with uncommitted"
+    f" changes, was commit {commit} with uncommitted changes: last digits may"
+    " differ."
+  )
 
 
 def test_without_a_repository_of_its_own_there_is_no_commit(package):
   assert environment.environment()["git_commit"] is None
+  environment._commit.cache_clear()
   # Installed into an environment that lies in somebody else's repository.
   git("init", "-q", cwd=package.parent)
   (package.parent / "theirs").write_text("")
