@@ -24,10 +24,8 @@ def test_other_numbers_are_another_version_of_the_numerics():
 
 def test_what_was_written_down_is_not_replaced(monkeypatch, tmp_path):
   monkeypatch.setattr(golden, "PATH", tmp_path / "golden.json")
-  numbers = iter(
-    [{"loss": [1.0]}, {"loss": [2.0]}, {"loss": [2.0], "new": [3.0]}]
-    + [{"loss": [2.0]}]
-  )
+  one, two = {"loss": [1.0]}, {"loss": [2.0]}
+  numbers = iter([one, two, two | {"new": [3.0]}, two])
   monkeypatch.setattr(golden, "measure", lambda: next(numbers))
   monkeypatch.setattr(golden, "NUMERICS", 7)
   golden.main()

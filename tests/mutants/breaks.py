@@ -184,8 +184,8 @@ _LIBRARY = PHASE | {
     ("data/stream_test.py",),
     [
       (
-        "protocol.class_order(classes, order_seed),",
-        "protocol.class_order(classes),",
+        "protocol.class_order(classes, order_seed)",
+        "protocol.class_order(classes)",
         ("data/stream_test.py", "experiments/settings_test.py"),
       ),
       ("first = 0 if self.joint else n_old", "first = n_old"),

@@ -45,6 +45,11 @@ PHASE = {
       ("data.labels >= phase.classes_old", "data.labels >= 0"),
       ("[chosen.inputs, old]", "[old, chosen.inputs]"),
       ('if config.validate_on == "new":', "if False:"),
+      (
+        "rows in (rows[: phase.allowance] for rows in by_class)",
+        "rows in by_class",
+        ("phase/choice_test.py",),
+      ),
     ],
   ),
   "phase/meta_loop.py": (
@@ -126,10 +131,11 @@ PHASE = {
       ("    schedule=config.balance,", "    schedule=config.train,"),
       ("method.trainable_rows(classes) if phase.incremental else classes.seen", "classes.seen"),
       (
-        "make_feed(*_trainable(phase, memory), config.sizes.pool, config.stream)",
-        "make_feed(*(a[_trainable(phase, memory)[1] >= phase.classes_old]"
-        " for a in _trainable(phase, memory)), config.sizes.pool, config.stream)",
+        "kept, labels = _trainable(phase, memory)",
+        "kept, labels = (a[_trainable(phase, memory)[1] >= phase.classes_old]"
+        " for a in _trainable(phase, memory))",
       ),
+      ("quota = rehearsal.equal(labels, config.model.classes)", "quota = None"),
       ("variables = transfer.fold(variables)", "pass"),
       ("    teacher = phase.state.variables", "    teacher = None"),
       ("config.method.begin_finetune(variables, phase.classes)", "None, phase.classes"),
@@ -153,6 +159,9 @@ PHASE = {
   ),
   "phase/level.py": (
     ("phase/level_test.py",),
-    [("_SIGMA = 10.0", "_SIGMA = 1.0")],
+    [
+      ("_SIGMA = 10.0", "_SIGMA = 1.0"),
+      ('_held(variables["params"], known["rows"])', 'variables["params"]', ("phase/imitation_test.py",)),
+    ],
   ),
 }  # fmt: skip
