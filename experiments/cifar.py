@@ -5,7 +5,7 @@
 The data are looked for in --data_dir (default $MNEMONICS_DATA_DIR): a TFDS
 directory, or the official cifar-100-python archive. --preset=paper is the
 paper's ResNet-32 and 160 epochs a phase, for an accelerator; --preset=fast is
-the same network with 40 epochs at first and 20 in later phases.
+the same network with 40 epochs at first and 10 in later phases.
 """
 
 import functools

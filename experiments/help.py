@@ -19,6 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
   "Classes and phases": (
     "phases",
     "base_classes",
+    "classes",
     "order_seed",
     "seeds",
     "images_per_class",
@@ -59,6 +60,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "base_epochs",
     "batch_size",
     "learning_rate",
+    "base_learning_rate",
     "curve",
     "weight_decay",
     "finetune_epochs",

@@ -99,6 +99,12 @@ flags.DEFINE_integer(
   " --phases is phase 0.",
 )
 flags.DEFINE_integer(
+  "classes",
+  None,
+  "Learn only the first classes of the order, such as to try something on a few"
+  " phases. The default is all.",
+)
+flags.DEFINE_integer(
   "order_seed", None, "Seed of the order in which classes arrive."
 )
 flags.DEFINE_list(
@@ -135,6 +141,11 @@ flags.DEFINE_integer("base_epochs", None, "Epochs of phase 0.")
 flags.DEFINE_integer("batch_size", None, "Images per training step.")
 flags.DEFINE_float(
   "learning_rate", None, "Initial rate of SGD, or the highest; see --curve."
+)
+flags.DEFINE_float(
+  "base_learning_rate",
+  None,
+  "That of phase 0. The default is --learning_rate.",
 )
 flags.DEFINE_enum(
   "curve",

@@ -74,6 +74,8 @@ _FREE = (
 # Names for what is the paper's anyway.
 _SYNONYMS = {
   "base_classes": {"cifar100": 50, "imagenet": 500, "imagenet_subset": 50},
+  "classes": {"cifar100": 100, "imagenet": 1000, "imagenet_subset": 100},
+  "base_learning_rate": dict.fromkeys(_BY_DATASET, PAPER["learning_rate"]),
   "scope": dict.fromkeys(_BY_DATASET, "all"),
   "meta_epochs": dict.fromkeys(_BY_DATASET, 50),
   "validate_on": dict.fromkeys(_BY_DATASET, "new"),

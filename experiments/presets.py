@@ -15,9 +15,10 @@ _CIFAR100 = {
   "paper": PAPER,
   "fast": dict(
     net="resnet32",
-    epochs=20,
+    epochs=10,
     base_epochs=40,
-    learning_rate=0.2,
+    learning_rate=0.05,
+    base_learning_rate=0.2,
     curve="one_cycle",
     finetune="head",
     finetune_epochs=10,
@@ -79,7 +80,8 @@ _FAST_IMAGENET = dict(
   finetune="head",
   epochs=11,
   base_epochs=22,
-  learning_rate=0.2,
+  learning_rate=0.05,  # As on CIFAR-100.
+  base_learning_rate=0.2,
   curve="one_cycle",
   finetune_epochs=10,
 )

@@ -46,6 +46,7 @@ class Settings:
   distill: bool = True
   phases: int = 5
   base_classes: int | None = None
+  classes: int | None = None
   order_seed: int = 1993
   seeds: tuple[int, ...] = (0,)
   net: str = "resnet32"
@@ -53,6 +54,7 @@ class Settings:
   base_epochs: int = 160
   base_model: str | None = None
   learning_rate: float = 0.1
+  base_learning_rate: float | None = None
   weight_decay: float = 5e-4
   batch_size: int = 128
   curve: str = "steps"
@@ -107,6 +109,8 @@ class Settings:
     }
     if "validate_on" not in idle:
       values["validate_on"] = self.validated_on
+    if self.base_learning_rate == self.learning_rate:
+      values["base_learning_rate"] = None
     if self.base_model is not None:  # What it is, not where.
       values["base_model"] = published.about(self.base_model)["weights_sha256"]
     # They change what is stored where, not what is computed.
@@ -145,11 +149,12 @@ def _check_ranges(settings):
           f"`{name}={number}` cannot be used",
           f"it must lie between {least} and {most}",
         )
-  for name in ("learning_rate", "finetune_learning_rate"):
-    if not 0 < getattr(settings, name) < float("inf"):
+  for name in ("learning_rate", "base_learning_rate", "finetune_learning_rate"):
+    rate = getattr(settings, name)
+    if rate is not None and not 0 < rate < float("inf"):
       raise UserError(
         name,
-        f"`{name}={getattr(settings, name)}` cannot be used",
+        f"`{name}={rate}` cannot be used",
         "it must be a positive number",
       )
   for name in ("weight_decay", "less_forget"):
@@ -228,7 +233,9 @@ def without_effect(settings: Settings) -> dict[str, str]:
     only_new = ("init_exemplars", "validate_on", "drift", "imitate")
     found |= dict.fromkeys(only_new, chosen)
   if settings.base_model is not None:
-    found["base_epochs"] = "`base_model`"
+    found |= dict.fromkeys(
+      ("base_epochs", "base_learning_rate"), "`base_model`"
+    )
   if not adjusted:
     found["adjust_parts"] = joint if settings.adjust else "--noadjust"
   if is_joint or _off(settings, "finetune"):
@@ -257,13 +264,13 @@ def _bilevel(settings):
   return recipe[settings.recipe](**given)
 
 
-def _schedule(settings, epochs):
+def _schedule(settings, epochs, learning_rate):
   from mnemonics_jax.phase import Schedule
   from mnemonics_jax.phase.schedule import milestones_at
 
   return Schedule(
     epochs=epochs,
-    learning_rate=settings.learning_rate,
+    learning_rate=learning_rate,
     milestones=milestones_at(settings.milestones, epochs),
     batch_size=settings.batch_size,
     weight_decay=settings.weight_decay,
@@ -290,6 +297,7 @@ def build(
     dataset,
     phases=settings.phases,
     base_classes=settings.base_classes,
+    classes=settings.classes,
     order_seed=settings.order_seed,
     images_per_class=settings.images_per_class,
     joint=method.joint,
@@ -302,7 +310,8 @@ def build(
     remat=settings.remat,
     last_relu=settings.reference_code and reference.last_relu(method),
   )
-  train = _schedule(settings, settings.epochs)
+  base_rate = settings.base_learning_rate or settings.learning_rate
+  train = _schedule(settings, settings.epochs, settings.learning_rate)
   codec = memory.parse_codec(settings.codec)
   config = Config(
     network,
@@ -323,7 +332,7 @@ def build(
     exemplar_chunk=settings.exemplar_chunk,
     transfer=settings.transfer,
     finetune=settings.finetune,
-    base=_schedule(settings, settings.base_epochs),
+    base=_schedule(settings, settings.base_epochs, base_rate),
     train=train,
     balance=dataclasses.replace(
       train,

@@ -174,6 +174,7 @@ def stream(
   *,
   phases: int,
   base_classes: int | None = None,
+  classes: int | None = None,
   order_seed: int = 1993,
   images_per_class: int | None = None,
   joint: bool = False,
@@ -193,16 +194,20 @@ def stream(
       classes that are not phase 0's are left out.
     base_classes: classes of phase 0; None means half of them. With 0 there is
       no base phase: the first of the N phases is phase 0.
+    classes: learn only the first ones of the order; None means all.
     order_seed: decides the order in which classes arrive.
     images_per_class: keep only the first training images of each class.
     joint: let every phase see the training data of earlier ones too.
   """
   check_count("order_seed", order_seed, most=2**32 - 1)
-  classes = len(dataset.class_names)
+  available = len(dataset.class_names)
+  if classes is None:
+    classes = available
+  check_count("classes", classes, least=1, most=available)
   split = protocol.split_phases(classes, phases, base_classes)
   return ClassStream(
     dataset,
-    protocol.class_order(classes, order_seed)[: sum(split)],
+    protocol.class_order(available, order_seed)[: sum(split)],
     split,
     images_per_class=images_per_class,
     joint=joint,

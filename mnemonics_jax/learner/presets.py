@@ -23,7 +23,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
   "fast": dict(
     finetune="head",
     base=Schedule(40, 0.2, (), curve="one_cycle"),
-    train=Schedule(20, 0.2, (), curve="one_cycle"),
+    train=Schedule(10, 0.05, (), curve="one_cycle"),
     balance=Schedule(10, 0.01, ()),
   ),
   "short": dict(

@@ -56,6 +56,7 @@ class Console:
     self._estimate = Estimate(self._say)
     self._remaining: Remaining | None = None
     self._phase_began = time.monotonic()
+    self._trained = False  # In this phase.
 
   def __enter__(self) -> "Console":
     return self
@@ -76,6 +77,7 @@ class Console:
       case Note(text):
         self._say(text)
       case StepReport():
+        self._trained |= event.stage == "train"
         (self._seed or self._begin_seed("")).hear(event)
       case PhaseEnds():
         self._say(self._phase_line(event))
@@ -95,9 +97,10 @@ class Console:
     ]
     now = time.monotonic()
     if self._remaining:
-      left = self._remaining.after(end.phase, now - self._phase_began)
+      seconds = now - self._phase_began
+      left = self._remaining.after(end.phase, seconds, self._trained)
       parts.append(f"about {format_duration(left)} left" if left else "")
-    self._phase_began = now
+    self._phase_began, self._trained = now, False
     return " · ".join(part for part in parts if part)
 
   def _begin_seed(self, label: str) -> "_Seed":

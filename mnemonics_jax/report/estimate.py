@@ -81,11 +81,20 @@ class Remaining:
     # heard of: with its first steps, programs have been compiled.
     self._start: tuple[float, float] | None = None
 
-  def after(self, phase: int, seconds: float) -> float:
-    """Seconds that are left, once a phase has taken so many."""
-    before = 0.0 if self._took or not self._start else self._start[0]
-    self._took.append((self._work[phase] * (1 - before), seconds))
-    left = self.during(phase, 1.0, seconds)
+  def after(self, phase: int, seconds: float, trained: bool = True) -> float:
+    """Seconds that are left, once a phase has taken so many; 0 if nobody knows.
+
+    Args:
+      phase: its number.
+      seconds: what it took.
+      trained: False if its model was there already: that was faster than work.
+    """
+    if trained:
+      before = 0.0 if self._took or not self._start else self._start[0]
+      self._took.append((self._work[phase] * (1 - before), seconds))
+    elif not self._took:
+      self._start = None
+    left = self.during(phase, 1.0, seconds) if self._took else 0.0
     self._seeds -= phase == len(self._work) - 1
     return left
 

@@ -64,11 +64,22 @@ def test_without_later_phases_their_classes_are_left_out():
     np.testing.assert_array_equal(mine, other)
 
 
+def test_only_the_first_classes_may_be_learned():
+  whole = data_lib.stream(DATA, phases=4, base_classes=2)
+  few = data_lib.stream(DATA, phases=2, base_classes=2, classes=4)
+  assert few.class_names == whole.class_names[:4]
+  assert few.classes_per_phase == whole.classes_per_phase[:3]
+  for mine, other in zip(few[2], whole[2], strict=True):
+    np.testing.assert_array_equal(mine, other)
+
+
 @pytest.mark.parametrize(
   "wrong",
   [
     dict(images_per_class=0),
     dict(images_per_class=2.5),
+    dict(classes=0),
+    dict(classes=2.5),
     dict(order_seed=-1),
     dict(order_seed=1.5),
     dict(phases=1.5),

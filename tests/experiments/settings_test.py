@@ -157,6 +157,24 @@ def test_settings_become_the_librarys_configuration():
   assert (config.transfer, config.finetune) == ("out", "head")
 
 
+def test_phase_0_may_have_a_rate_of_its_own():
+  settings = dataclasses.replace(
+    PLAIN, learning_rate=0.02, base_learning_rate=0.2
+  )
+  config, _ = build(settings, tiny.dataset())
+  assert (config.base.learning_rate, config.train.learning_rate) == (0.2, 0.02)
+  said = dataclasses.replace(PLAIN, base_learning_rate=PLAIN.learning_rate)
+  assert said.identity() == PLAIN.identity()
+
+
+def test_only_the_first_classes_may_be_learned():
+  _, whole = build(PLAIN, tiny.dataset())
+  settings = dataclasses.replace(PLAIN, classes=5, phases=2)
+  _, stream = build(settings, tiny.dataset())
+  assert stream.classes_per_phase == (3, 1, 1)
+  assert stream.class_names == whole.class_names[:5]
+
+
 def test_the_reference_code_differs_in_details():
   made = lambda **changes: build(
     dataclasses.replace(PLAIN, **changes), tiny.dataset()

@@ -49,7 +49,9 @@ def test_schedules_are_those_for_cifar(preset):
   assert ours["balance"].epochs == flags["finetune_epochs"]
   for schedule in (ours["base"], ours["train"]):
     assert schedule.curve == flags.get("curve", "steps")
-    assert schedule.learning_rate == flags.get("learning_rate", 0.1)
+  rate = flags.get("learning_rate", 0.1)
+  assert ours["train"].learning_rate == rate
+  assert ours["base"].learning_rate == flags.get("base_learning_rate", rate)
   assert ours["balance"].curve == "steps"
 
 

@@ -184,8 +184,8 @@ _LIBRARY = PHASE | {
     ("data/stream_test.py",),
     [
       (
-        "protocol.class_order(classes, order_seed)",
-        "protocol.class_order(classes)",
+        "protocol.class_order(available, order_seed)",
+        "protocol.class_order(available)",
         ("data/stream_test.py", "experiments/settings_test.py"),
       ),
       ("first = 0 if self.joint else n_old", "first = n_old"),
@@ -239,7 +239,11 @@ _COMMANDS = {
     [
       ("rate=settings.finetune_learning_rate,", "rate=settings.learning_rate,"),
       ("order_seed=settings.order_seed,", "order_seed=1993,"),
-      ("base=_schedule(settings, settings.base_epochs)", "base=train"),
+      ("settings.base_epochs, base_rate)", "settings.epochs, base_rate)"),
+      (
+        "settings.base_epochs, base_rate)",
+        "settings.base_epochs, settings.learning_rate)",
+      ),
     ],
   ),
 }

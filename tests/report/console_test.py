@@ -142,6 +142,7 @@ def test_every_phase_ends_with_its_accuracy_and_the_time_left(clock):
   with report.Console(stream=stream) as console:
     console(RunBegins(2, (3,), (3.0, 1.0)))
     console(SeedBegins(3))
+    console(StepReport(0, "train", 0, 1, 1, 2))
     clock[0] += 30.0
     console(PhaseEnds(0, 5, {"head": 0.9, "nme": 0.875}))
     clock[0] += 12.0
@@ -150,6 +151,21 @@ def test_every_phase_ends_with_its_accuracy_and_the_time_left(clock):
     "seed 3 · phase 0/1 ended · 5 classes · head 90.0 % · nme 87.5 % · about 10 s"
     " left",
     "seed 3 · phase 1/1 ended · 6 classes · head 50.0 % · nme 62.5 %",
+  ]
+
+
+def test_a_base_model_that_was_read_does_not_promise_a_short_run(clock):
+  stream = io.StringIO()
+  with report.Console(stream=stream) as console:
+    console(RunBegins(3, (0,), (6.0, 2.0, 2.0)))
+    clock[0] += 1.0
+    console(PhaseEnds(0, 5, {"head": 0.9}))
+    console(StepReport(1, "train", 0, 1, 1, 2))
+    clock[0] += 20.0
+    console(PhaseEnds(1, 6, {"head": 0.8}))
+  assert stream.getvalue().splitlines() == [
+    "phase 0/2 ended · 5 classes · head 90.0 %",
+    "phase 1/2 ended · 6 classes · head 80.0 % · about 20 s left",
   ]
 
 

@@ -74,6 +74,16 @@ def test_phases_that_compile_are_forgotten():
   assert left == pytest.approx([84, 63, 2, 1, 0])
 
 
+def test_a_model_that_was_there_tells_nothing_of_what_is_left():
+  """Phase 0 is read in a second, the others need 10 s a unit."""
+  remaining = estimate.Remaining((6.0, 2.0, 2.0), seeds=1)
+  remaining.during(0, 0.9, 0.5)  # Its exemplars.
+  assert remaining.after(0, 1.0, trained=False) == 0
+  assert remaining.during(1, 0.5, 0.0) == 0
+  assert remaining.during(1, 1.0, 10.0) == pytest.approx(20)
+  assert remaining.after(1, 20.0) == pytest.approx(40)
+
+
 def test_a_run_that_continues_has_done_only_what_it_was_seen_doing():
   """It goes on where three quarters of phase 1 were done, and needs 8 s a unit."""
   remaining = estimate.Remaining((4.0, 4.0, 4.0), seeds=1)
