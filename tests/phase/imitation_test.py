@@ -147,10 +147,8 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   )
 
 
-@pytest.mark.parametrize(
-  "form",
-  [pytest.param(dict(drift=1), marks=pytest.mark.slow), dict(imitate=True)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [dict(drift=1), dict(imitate=True)])
 def test_exemplars_are_learned_for_it_in_every_phase(form):
   recipe = dataclasses.replace(tiny.RECIPE, epochs=1)
   config, stream = tiny.setup(

@@ -134,6 +134,7 @@ def test_fifty_kills_change_nothing(tmp_path):
   _kill(50, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_library_alone_survives_a_kill_and_reports(tmp_path):
   """No command is involved: `library_run` knows nothing of `experiments`."""
   start = lambda name: _start([library_run.__file__, name], tmp_path)
