@@ -37,8 +37,8 @@ _CHOICES: Mapping[str, Iterable[str]] = {
 class Learner:
   """How classes are learned; what is known is a value of its own.
 
-  >>> Learner(method="icarl", exemplars="herding", preset="paper").memory
-  'per_class:20'
+  >>> Learner(method="icarl", exemplars="herding", preset="paper").readout
+  'nme'
   >>> Learner(method="lucyr")
   Traceback (most recent call last):
   mnemonics_jax.errors.UserError: `method=lucyr` is not known; choose one of lwf, icarl, icarl_bce, e2e, bic, lucir, joint.
@@ -66,12 +66,12 @@ class Learner:
 
   network: Any = "resnet32"
   method: str | Method = "lucir"
-  exemplars: str = "mnemonics"
-  memory: str | MemoryPolicy = "per_class:20"
+  exemplars: str | None = None
+  memory: str | MemoryPolicy | None = None
   preset: str = "short"
   seed: int = 0
   augment: str | Augmentation = "crop_flip"
-  codec: str | Codec = "raw"
+  codec: str | Codec | None = None
   base_model: str | None = None
   init_exemplars: str | None = None
   validate_on: str | None = None
@@ -100,8 +100,7 @@ class Learner:
           f"choose one of {', '.join(choices)}",
         )
     check_count("seed", self.seed, most=2**32 - 1)
-    memory_lib.parse(self.memory)
-    memory_lib.parse_codec(self.codec)
+    _ = self._memory, self._codec  # Which are checked by it.
 
   def learn(
     self,
@@ -138,8 +137,8 @@ class Learner:
     images, labels = images[order], labels[order]
     network = known.network if known else self._network(images)
     phases = (*(known.phases if known else ()), len(seen) - len(before))
-    policy = memory_lib.parse(self.memory), memory_lib.parse_codec(self.codec)
-    fitted = dataclasses.replace(self, memory=memory_lib.fit(*policy, images))
+    policy = memory_lib.fit(self._memory, self._codec, images)
+    fitted = dataclasses.replace(self, memory=policy)
     config = fitted._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
     if known is not None:
@@ -184,8 +183,8 @@ class Learner:
       network=network,
       method=self._method,
       shape=shape,
-      memory=memory_lib.parse(self.memory),
-      codec=memory_lib.parse_codec(self.codec),
+      memory=self._memory,
+      codec=self._codec,
       augment=self._augment,
     )
     preset = fields(self.preset, self.exemplars, self._method.name)
@@ -205,6 +204,18 @@ class Learner:
       return self.method
     method = METHODS[self.method]()
     return reference.method(method) if self.preset == "paper" else method
+
+  @property
+  def _memory(self) -> MemoryPolicy:
+    return memory_lib.parse(self._kept("memory"))
+
+  @property
+  def _codec(self) -> Codec:
+    return memory_lib.parse_codec(self._kept("codec"))
+
+  def _kept(self, field):
+    own = getattr(self, field)
+    return PRESETS[self.preset][field] if own is None else own
 
   @property
   def _augment(self) -> Augmentation:

@@ -7,9 +7,12 @@ from mnemonics_jax import registry
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.phase import Schedule
 
+_KEPT = dict(exemplars="mnemonics", memory="per_class:20", codec="raw")
+
 # Fields of `phase.Config`; the schedules are those for CIFAR-100.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   "paper": dict(
+    _KEPT,
     init_exemplars="random",
     validate_on="new",
     adjust=True,
@@ -21,18 +24,21 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     balance=Schedule(50, 0.01, ()),
   ),
   "fast": dict(
+    _KEPT,
     finetune="head",
     base=Schedule(40, 0.2, (), curve="one_cycle"),
     train=Schedule(10, 0.05, (), curve="one_cycle"),
     balance=Schedule(10, 0.01, ()),
   ),
   "short": dict(
+    _KEPT,
     finetune="head",
     base=Schedule(20, milestones=(10, 15)),
     train=Schedule(10, milestones=(5, 7)),
     balance=Schedule(10, 0.01, ()),
   ),
   "smoke": dict(
+    _KEPT,
     finetune="head",
     bilevel=BilevelConfig(epochs=1),
     base=Schedule(2, milestones=(1,)),
@@ -45,7 +51,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 _STAGES = ("adjust", "transfer", "finetune")
 
 
-def fields(preset: str, exemplars: str, method: str) -> dict[str, Any]:
+def fields(preset: str, exemplars: str | None, method: str) -> dict[str, Any]:
   """The fields of `phase.Config` that a preset decides.
 
   >>> fields("paper", "herding", "lucir").get("adjust", False)
@@ -55,11 +61,11 @@ def fields(preset: str, exemplars: str, method: str) -> dict[str, Any]:
 
   Args:
     preset: its name.
-    exemplars: how they are made.
+    exemplars: how they are made; None as the preset says.
     method: name of the base method.
   """
   chosen = dict(PRESETS[preset])
-  if preset == "paper" and exemplars != "mnemonics":
+  if preset == "paper" and exemplars not in ("mnemonics", None):
     chosen = {name: v for name, v in chosen.items() if name not in _STAGES}
   words = registry.METHODS.get(method)
   if words is not None and words.finetune != "none":
