@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 from pathlib import Path
+import shlex
 from typing import Any
 
 from experiments.paper import departures
@@ -67,7 +68,7 @@ def write_table(
       "dataset": request.dataset,
       "preset": request.preset,
       "flags": dict(request.given),
-      "commands": list(dict.fromkeys(commands)),
+      "commands": list(dict.fromkeys(map(_for_others, commands))),
       "environment": _environment(request, cells.values())
       or written.get("environment", {}),
       "cells": cells,
@@ -99,6 +100,18 @@ def _write_views(request: Request, record: dict[str, Any], draw: bool) -> Sheet:
     path_of(request, ".html"), views.html(sheet, record, *pictures)
   )
   return sheet
+
+
+def _for_others(command: str) -> str:
+  """A command without the places of this machine, which change no number."""
+  kept, words = [], iter(shlex.split(command))
+  for word in words:
+    name, equals, _ = word.lstrip("-").partition("=")
+    if not word.startswith("-") or name not in ("root", "data_dir"):
+      kept.append(word)
+    elif not equals:
+      next(words, None)
+  return shlex.join(kept)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -79,21 +79,23 @@ def test_finished_cells_become_a_table(tmp_path):
 def test_commands_with_other_seeds_and_rows_fill_one_table(
   tmp_path, monkeypatch
 ):
-  for flags in [
-    dict(rows="herding", seeds="0,1"),
-    dict(rows="herding", seeds="2"),
-    dict(rows="mnemonics", seeds="1,2"),
+  for flags, places in [
+    (dict(rows="herding", seeds="0,1"), ["--root=my runs"]),
+    (dict(rows="herding", seeds="2"), ["--root", "x", "-data_dir=/mine"]),
+    (dict(rows="mnemonics", seeds="1,2"), []),
   ]:
     request = tables.request(tmp_path, phases="2", **flags)
-    monkeypatch.setattr(sys, "argv", ["tables", f"--seeds={flags['seeds']}"])
+    asked = f"--seeds={flags['seeds']}"
+    monkeypatch.setattr(sys, "argv", ["tables", *places, asked])
     write_table(request, cells_of(request), draw=False)
   record, text, _ = tables.written(request)
   assert "| herding, not adjusted | 78.00 ± 4.97 |" in text
   assert "| minus herding, not adjusted | seeds | head, before |" in text
   assert "| mnemonics, not adjusted | 2 |" in text
   assert len(record["cells"]) == 5
-  asked = [command.rpartition(" ")[2] for command in record["commands"]]
-  assert asked == ["--seeds=0,1", "--seeds=2", "--seeds=1,2"]
+  # Without places of this machine.
+  asked = [command.partition(" --")[2] for command in record["commands"]]
+  assert asked == ["seeds=0,1", "seeds=2", "seeds=1,2"]
 
   # A cell that would be run differently today is left out.
   path = tmp_path / "tables" / f"{request.name}.json"
