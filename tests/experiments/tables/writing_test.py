@@ -96,6 +96,7 @@ def test_commands_with_other_seeds_and_rows_fill_one_table(
   # Without places of this machine.
   asked = [command.partition(" --")[2] for command in record["commands"]]
   assert asked == ["seeds=0,1", "seeds=2", "seeds=1,2"]
+  assert "mine" not in str(record["commands"])
 
   # A cell that would be run differently today is left out.
   path = tmp_path / "tables" / f"{request.name}.json"
