@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "exemplars",
     "memory",
     "codec",
+    "code_new",
     "rehearsal",
     "init_exemplars",
     "adjust",

@@ -44,6 +44,12 @@ flags.DEFINE_string(
   f"How exemplars are kept. {registry.choices(registry.CODECS)}. A quality from 1"
   " to 100 follows, as in jpeg:75. Images are decoded once a phase.",
 )
+flags.DEFINE_bool(
+  "code_new",
+  None,
+  "Whether new images are trained on as --codec would keep them, so that what is"
+  " lost by it does not tell old classes from new ones.",
+)
 flags.DEFINE_string(
   "rehearsal",
   None,

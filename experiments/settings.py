@@ -40,6 +40,7 @@ class Settings:
   meta_epochs: int | None = None
   memory: str = "per_class:20"
   codec: str = "raw"
+  code_new: bool = False
   rehearsal: str = "once"
   transfer: str = "none"
   finetune: str = "none"
@@ -196,7 +197,14 @@ def check_effect(settings: Settings, given: Container[str]) -> None:
 
 
 # What joint training leaves out.
-_STAGES = ("adjust", "finetune", "transfer", "reference_code", "rehearsal")
+_STAGES = (
+  "adjust",
+  "code_new",
+  "finetune",
+  "transfer",
+  "reference_code",
+  "rehearsal",
+)
 # Settings that only matter when exemplars are learned, or with a fine-tune.
 _LEARNING = (
   "augment_exemplars",
@@ -222,6 +230,8 @@ def without_effect(settings: Settings) -> dict[str, str]:
   learned = settings.exemplars == "mnemonics"
   adjusted = settings.adjust and not is_joint
   found: dict[str, str] = {}
+  if settings.codec == "raw":
+    found["code_new"] = "`codec=raw`"
   if is_joint:
     found |= dict.fromkeys(_STAGES, joint)
   if not (learned or adjusted):
@@ -319,6 +329,7 @@ def build(
     stream.shape,
     memory=memory.fit(memory.parse(settings.memory), codec, stream[0].images),
     codec=codec,
+    code_new=settings.code_new,
     rehearsal=settings.rehearsal,
     exemplars=settings.exemplars,
     init_exemplars=settings.init_exemplars,

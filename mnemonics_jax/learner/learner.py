@@ -82,6 +82,7 @@ class Learner:
   imitate: bool | None = None
   augment_exemplars: bool | None = None
   exemplar_chunk: int | None = None
+  code_new: bool | None = None
   rehearsal: str | None = None
   transfer: str | None = None
   finetune: str | None = None

@@ -40,6 +40,8 @@ class Config:
     memory: how much may be kept of each class; if that is bytes, what
       `memory.fit` makes of it.
     codec: how exemplars are kept: as they are, or coded.
+    code_new: whether the model sees new images as they would be kept, too, once
+      there are old ones (`phase/as_kept.py`).
     rehearsal: how often old exemplars are drawn, see `rehearsal.quotas`: `once`
       (the paper), `balanced`, or a number of times.
     exemplars: how new exemplars are made: `random` and `herding` choose among
@@ -74,6 +76,7 @@ class Config:
   shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
   codec: Codec = Raw()
+  code_new: bool = False
   rehearsal: str = "once"
   exemplars: str = "herding"
   init_exemplars: str = "herding"

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Bool
 import numpy as np
 
+from mnemonics_jax.data.images import Images
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.methods import Classes
 from mnemonics_jax.phase import holdout
+from mnemonics_jax.phase.as_kept import as_kept
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.keys import Keys
 from mnemonics_jax.types import PhaseState
@@ -72,6 +74,13 @@ class Phase:
     """Bytes that the codes of a class may take then; None for any number."""
     shared = self.config.codec.shared(self.config.shape.image_shape)
     return self.config.memory.bytes_allowance(self.classes_seen, len(shared))
+
+  @functools.cached_property
+  def new_images(self) -> Images:
+    """Images of the new classes, as the model is trained on them."""
+    if self.config.code_new and self.incremental:
+      return as_kept(self.config.codec, self.data.images)
+    return self.data.images
 
   @functools.cached_property
   def held_out(self) -> Bool[np.ndarray, " n"]:

@@ -82,8 +82,8 @@ def begin_model(phase: Phase) -> Variables:
 
 def _trained_on(phase):
   """Old exemplars and new images, without those that are held out."""
-  data, kept = phase.data, ~phase.held_out
-  new = data.images[kept], data.labels[kept]
+  kept = ~phase.held_out
+  new = phase.new_images[kept], phase.data.labels[kept]
   if phase.config.method.joint:  # The old images themselves are in `data`.
     return new
   old = _trainable(phase, phase.state.memory)
@@ -92,15 +92,15 @@ def _trained_on(phase):
 
 def _held_out(phase):
   """As many held-out images of every class, old and new."""
-  data, held = phase.data, phase.held_out
+  new_labels, held = phase.data.labels, phase.held_out
   exemplars, labels = memory_lib.flat(phase.state.memory)
   fraction, allowance = phase.config.method.holdout, phase.allowance
   old = holdout.of_memory(labels, fraction, allowance)
   if phase.bytes_allowance is not None:
     # How many of a new class will fit is not known yet: as many as of others.
-    held = holdout.first(data.labels, held, old.sum() / phase.classes_old)
+    held = holdout.first(new_labels, held, old.sum() / phase.classes_old)
   return _together(
-    (exemplars[old], labels[old]), (data.images[held], data.labels[held])
+    (exemplars[old], labels[old]), (phase.new_images[held], new_labels[held])
   )
 
 
@@ -120,14 +120,14 @@ def _together(*parts):
 
 def _new_class_means(phase):
   """Mean features of the new classes, as the old model sees them."""
-  model, data = phase.config.model, phase.data
+  model, labels = phase.config.model, phase.data.labels
   features_of = functools.partial(
     extract_features, model, phase.config.method, phase.state.variables
   )
-  starts = range(0, len(data.labels), evaluate.TOGETHER)
+  starts = range(0, len(labels), evaluate.TOGETHER)
   parts = [slice(start, start + evaluate.TOGETHER) for start in starts]
   return evaluate.class_means(
-    ((features_of(data.images[part]), data.labels[part]) for part in parts),
+    ((features_of(phase.new_images[part]), labels[part]) for part in parts),
     model.classes,
   )
 

@@ -56,6 +56,7 @@ COMMON = {
   ],
   "rehearsal": ["twice", "", "0", "-1", "1.5", "balanced --method=joint"],
   "codec": ["png", "", "jpeg:0", "jpeg:101", "raw:5", "webp --exemplars=mnemonics"],
+  "code_new": ["maybe", "2", "", "true --codec=raw"],
   "transfer": ["in", "", "in_out,out", "out --method=joint"],
   "finetune": ["body", "", "head,all", "head --method=joint"],
   "distill": ["maybe", "", "2"],

@@ -46,6 +46,9 @@ RUNS = {
     _COMMON, exemplars="mnemonics", imitate=True,
     bilevel=dataclasses.replace(tiny.RECIPE, epochs=1, inner_steps=2),
   ),
+  "lwf coded": dict(
+    _COMMON, exemplars="herding", codec=memory.Jpeg(50), code_new=True
+  ),
   "lucir selected": dict(
     _COMMON, exemplars="selected", rehearsal="2", finetune="head",
     codec=memory.Jpeg(50), train=dataclasses.replace(_ONCE, curve="one_cycle"),
