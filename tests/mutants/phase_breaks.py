@@ -65,6 +65,11 @@ PHASE = {
     [
       ("allowance(self.classes_seen)", "allowance(max(self.classes_old, 1))"),
       ("seen & ~old", "seen"),
+      (
+        "self.config.code_new and self.incremental",
+        "self.config.code_new",
+        ("phase/as_kept_test.py",),
+      ),
     ],
   ),
   "phase/sgd.py": (
@@ -140,6 +145,14 @@ PHASE = {
       ("    teacher = phase.state.variables", "    teacher = None"),
       ("config.method.begin_finetune(variables, phase.classes)", "None, phase.classes"),
       ("kept = ~holdout.of_memory(labels, phase.config.method.holdout)", "kept = np.ones(len(labels), bool)"),
+    ],
+  ),
+  "phase/as_kept.py": (
+    ("phase/as_kept_test.py",),
+    [
+      ("round_trip(self.codec, self.store.read(rows, draws))", "self.store.read(rows, draws)"),
+      ("return self.store.varies", "return False"),
+      ("  return round_trip(codec, images)", "  return images"),
     ],
   ),
   "phase/run.py": (

@@ -101,7 +101,8 @@ def main() -> None:
   known = numbers.get(str(NUMERICS), {})
   if found.keys() <= known.keys():
     raise SystemExit(f"{PATH} has numbers of {NUMERICS}; raise NUMERICS first.")
-  numbers[str(NUMERICS)] = found | known
+  added = {name: v for name, v in found.items() if name not in known}
+  numbers[str(NUMERICS)] = known | added
   PATH.write_text(json.dumps(numbers, indent=1) + "\n")
 
 
