@@ -9,7 +9,8 @@ from typing import Any
 from absl import flags
 
 from experiments import exemplar_flags, launch, presets
-from experiments.settings import Settings, check_effect
+from experiments.effects import check_effect
+from experiments.settings import Settings
 from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
 

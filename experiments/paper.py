@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from experiments.settings import Settings, without_effect
+from experiments.effects import without_effect
+from experiments.settings import Settings
 
 # The stages of a row: exemplars that are chosen and nothing else; or mnemonics.
 BASELINE = dict(

@@ -23,7 +23,8 @@ from typing import Any
 from absl import flags
 
 from experiments import presets
-from experiments.settings import Settings, check_effect
+from experiments.effects import check_effect
+from experiments.settings import Settings
 from experiments.tables.rows import Row
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs.schema import Each, Maybe, mismatch

@@ -14,7 +14,7 @@ from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.learner import asking, beginning, following, inputs
 from mnemonics_jax.learner.known import Known, Scores, resized, room_for
-from mnemonics_jax.learner.presets import PRESETS, fields
+from mnemonics_jax.learner.presets import PRESETS, fields, policy
 from mnemonics_jax.memory import Codec, MemoryPolicy
 from mnemonics_jax.methods import METHODS, Method, reference
 from mnemonics_jax.nn.augment import AUGMENTATIONS, Augmentation
@@ -101,7 +101,7 @@ class Learner:
           f"choose one of {', '.join(choices)}",
         )
     check_count("seed", self.seed, most=2**32 - 1)
-    _ = self._memory, self._codec  # Which are checked by it.
+    _ = self._policy  # Which is checked by it.
 
   def learn(
     self,
@@ -138,8 +138,8 @@ class Learner:
     images, labels = images[order], labels[order]
     network = known.network if known else self._network(images)
     phases = (*(known.phases if known else ()), len(seen) - len(before))
-    policy = memory_lib.fit(self._memory, self._codec, images)
-    fitted = dataclasses.replace(self, memory=policy)
+    fits = memory_lib.fit(*self._policy, images)
+    fitted = dataclasses.replace(self, memory=fits)
     config = fitted._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
     if known is not None:
@@ -180,12 +180,13 @@ class Learner:
       for field in dataclasses.fields(Config)
       if getattr(self, field.name, None) is not None
     }
+    memory, codec = self._policy
     derived = dict(
       network=network,
       method=self._method,
       shape=shape,
-      memory=self._memory,
-      codec=self._codec,
+      memory=memory,
+      codec=codec,
       augment=self._augment,
     )
     preset = fields(self.preset, self.exemplars, self._method.name)
@@ -207,16 +208,8 @@ class Learner:
     return reference.method(method) if self.preset == "paper" else method
 
   @property
-  def _memory(self) -> MemoryPolicy:
-    return memory_lib.parse(self._kept("memory"))
-
-  @property
-  def _codec(self) -> Codec:
-    return memory_lib.parse_codec(self._kept("codec"))
-
-  def _kept(self, field):
-    own = getattr(self, field)
-    return PRESETS[self.preset][field] if own is None else own
+  def _policy(self) -> tuple[MemoryPolicy, Codec]:
+    return policy(self.preset, self.memory, self.codec)
 
   @property
   def _augment(self) -> Augmentation:

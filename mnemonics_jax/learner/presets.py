@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import registry
 from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.memory import Codec, MemoryPolicy
 from mnemonics_jax.phase import Schedule
 
 _KEPT = dict(exemplars="mnemonics", memory="per_class:20", codec="raw")
@@ -71,3 +73,23 @@ def fields(preset: str, exemplars: str | None, method: str) -> dict[str, Any]:
   if words is not None and words.finetune != "none":
     chosen["finetune"] = words.finetune
   return chosen
+
+
+def policy(
+  preset: str, memory: str | MemoryPolicy | None, codec: str | Codec | None
+) -> tuple[MemoryPolicy, Codec]:
+  """What may be kept, and how; a preset says it where nobody else does.
+
+  >>> policy("short", None, "jpeg:90")
+  (PerClass(images=20), Jpeg(quality=90))
+
+  Args:
+    preset: its name.
+    memory: a budget, or None.
+    codec: a codec, or None.
+  """
+  chosen = PRESETS[preset]
+  return (
+    memory_lib.parse(chosen["memory"] if memory is None else memory),
+    memory_lib.parse_codec(chosen["codec"] if codec is None else codec),
+  )

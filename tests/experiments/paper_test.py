@@ -6,8 +6,9 @@ from absl.testing import flagsaver
 import pytest
 
 from experiments import options, presets
+from experiments.effects import without_effect
 from experiments.paper import departures, follows_paper
-from experiments.settings import Settings, without_effect
+from experiments.settings import Settings
 
 PAPER = Settings("cifar100", "paper", **presets.of("cifar100")["paper"])
 HERDING = dataclasses.replace(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import tiny
 
-from experiments.settings import Settings, build, check_effect
+from experiments.settings import Settings, build
 from mnemonics_jax import augment, methods
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
@@ -86,42 +86,6 @@ def test_exemplars_are_validated_as_the_recipe_or_the_user_says(
   settings = dataclasses.replace(PLAIN, recipe=recipe, validate_on=asked)
   assert build(settings, tiny.dataset())[0].validate_on == found
   assert settings.identity()["validate_on"] == found
-
-
-HERDING = dataclasses.replace(PLAIN, exemplars="herding")
-ADJUSTED = dataclasses.replace(HERDING, adjust=True)
-JOINT = dataclasses.replace(HERDING, method="joint")
-
-
-@pytest.mark.parametrize(
-  "settings, idle, matters",
-  [
-    (HERDING, dict(recipe="paper", validate_on="new"), dict(epochs=3)),
-    (HERDING, dict(init_exemplars="random", max_change=9), dict(adjust=True)),
-    (HERDING, dict(adjust_parts=3), dict(finetune="all")),
-    (ADJUSTED, dict(validate_on="new"), dict(recipe="paper")),
-    (ADJUSTED, dict(finetune_epochs=3), dict(adjust_parts=3)),
-    (PLAIN, dict(adjust_parts=3), dict(meta_epochs=3)),
-    (JOINT, dict(adjust=True, adjust_parts=3), dict(epochs=3)),
-    (JOINT, dict(finetune="all", finetune_epochs=3), dict(seeds=(1,))),
-    (JOINT, dict(transfer="out", reference_code=True), dict(net="resnet32")),
-    (JOINT, dict(less_forget=1.0), dict(exemplars="random")),
-  ],
-)
-def test_what_changes_nothing_changes_no_identity(settings, idle, matters):
-  same = dataclasses.replace(settings, **idle)
-  assert same.identity() == settings.identity()
-  other = dataclasses.replace(settings, **matters)
-  assert other.identity() != settings.identity()
-  # And nobody may ask for it.
-  for name in idle:
-    with pytest.raises(UserError, match=f"`{name}` has no effect with"):
-      check_effect(same, [name])
-  check_effect(other, matters)
-
-
-def test_what_is_switched_off_may_be_said():
-  check_effect(JOINT, ["adjust", "finetune", "transfer", "reference_code"])
 
 
 def test_remat_is_no_part_of_the_identity():
@@ -230,31 +194,3 @@ def test_activations_may_have_half_precision():
   half, _ = build(dataclasses.replace(PLAIN, dtype="bfloat16"), tiny.dataset())
   full, _ = build(PLAIN, tiny.dataset())
   assert half.network != full.network
-
-
-@pytest.mark.parametrize(
-  "changes, given",
-  [
-    (dict(method="joint", adjust=True), "adjust"),
-    (dict(method="joint", finetune="head"), "finetune"),
-    (dict(method="joint", reference_code=True), "reference_code"),
-    (dict(exemplars="herding"), "max_change"),
-    (dict(exemplars="herding", adjust=True), "init_exemplars"),
-    (dict(exemplars="herding", adjust=True), "validate_on"),
-    (dict(adjust=False), "adjust_parts"),
-    (dict(finetune="none"), "finetune_epochs"),
-    (dict(method="lwf"), "less_forget"),
-    (dict(distill=False), "less_forget"),
-  ],
-)
-def test_what_would_change_nothing_is_refused(changes, given):
-  settings = dataclasses.replace(PLAIN, **changes)
-  with pytest.raises(UserError, match=f"`{given}` has no effect with ."):
-    check_effect(settings, {given})
-  check_effect(settings, set())
-
-
-def test_what_has_an_effect_is_accepted():
-  adjusted = dataclasses.replace(PLAIN, exemplars="herding", adjust=True)
-  check_effect(adjusted, {"max_change", "recipe", "less_forget"})
-  check_effect(dataclasses.replace(PLAIN, finetune="all"), {"finetune_epochs"})

@@ -1,0 +1,80 @@
+"""What changes nothing has no part in the identity of a run, and is refused."""
+
+import dataclasses
+
+import pytest
+
+from experiments.effects import check_effect
+from experiments.settings import Settings
+from mnemonics_jax.errors import UserError
+
+PLAIN = Settings(
+  "tiny", "short", net="resnet8", memory="per_class:2", base_classes=3, phases=3
+)
+HERDING = dataclasses.replace(PLAIN, exemplars="herding")
+ADJUSTED = dataclasses.replace(HERDING, adjust=True)
+CODED = dataclasses.replace(HERDING, codec="jpeg:75")
+JOINT = dataclasses.replace(HERDING, method="joint")
+
+
+@pytest.mark.parametrize(
+  "settings, idle, matters",
+  [
+    (HERDING, dict(recipe="paper", validate_on="new"), dict(epochs=3)),
+    (HERDING, dict(init_exemplars="random", max_change=9), dict(adjust=True)),
+    (HERDING, dict(adjust_parts=3), dict(finetune="all")),
+    (HERDING, dict(code_new=True), dict(codec="jpeg:75")),
+    (CODED, dict(max_change=3), dict(code_new=True)),
+    (ADJUSTED, dict(validate_on="new"), dict(recipe="paper")),
+    (ADJUSTED, dict(finetune_epochs=3), dict(adjust_parts=3)),
+    (PLAIN, dict(adjust_parts=3), dict(meta_epochs=3)),
+    (JOINT, dict(adjust=True, adjust_parts=3), dict(epochs=3)),
+    (JOINT, dict(finetune="all", finetune_epochs=3), dict(seeds=(1,))),
+    (JOINT, dict(transfer="out", reference_code=True), dict(net="resnet32")),
+    (JOINT, dict(less_forget=1.0), dict(exemplars="random")),
+  ],
+)
+def test_what_changes_nothing_changes_no_identity(settings, idle, matters):
+  same = dataclasses.replace(settings, **idle)
+  assert same.identity() == settings.identity()
+  other = dataclasses.replace(settings, **matters)
+  assert other.identity() != settings.identity()
+  # And nobody may ask for it.
+  for name in idle:
+    with pytest.raises(UserError, match=f"`{name}` has no effect with"):
+      check_effect(same, [name])
+  check_effect(other, matters)
+
+
+def test_what_is_switched_off_may_be_said():
+  check_effect(JOINT, ["adjust", "finetune", "transfer", "reference_code"])
+
+
+@pytest.mark.parametrize(
+  "changes, given",
+  [
+    (dict(method="joint", adjust=True), "adjust"),
+    (dict(method="joint", finetune="head"), "finetune"),
+    (dict(method="joint", codec="jpeg:75", code_new=True), "code_new"),
+    (dict(code_new=True), "code_new"),
+    (dict(method="joint", reference_code=True), "reference_code"),
+    (dict(exemplars="herding"), "max_change"),
+    (dict(exemplars="herding", adjust=True), "init_exemplars"),
+    (dict(exemplars="herding", adjust=True), "validate_on"),
+    (dict(adjust=False), "adjust_parts"),
+    (dict(finetune="none"), "finetune_epochs"),
+    (dict(method="lwf"), "less_forget"),
+    (dict(distill=False), "less_forget"),
+  ],
+)
+def test_what_would_change_nothing_is_refused(changes, given):
+  settings = dataclasses.replace(PLAIN, **changes)
+  with pytest.raises(UserError, match=f"`{given}` has no effect with ."):
+    check_effect(settings, {given})
+  check_effect(settings, set())
+
+
+def test_what_has_an_effect_is_accepted():
+  adjusted = dataclasses.replace(PLAIN, exemplars="herding", adjust=True)
+  check_effect(adjusted, {"max_change", "recipe", "less_forget"})
+  check_effect(dataclasses.replace(PLAIN, finetune="all"), {"finetune_epochs"})
