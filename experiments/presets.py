@@ -11,6 +11,28 @@ from mnemonics_jax import registry
 
 Presets = Mapping[str, Mapping[str, Any]]
 
+
+def _best(short: Mapping[str, Any], images: int, side: int, **changes: Any):
+  """`short` with the memory that docs/choosing.md recommends, in as many bytes.
+
+  Args:
+    short: settings.
+    images: raw ones of a class that take the bytes.
+    side: their pixels.
+    **changes: to the schedule, since more exemplars make longer epochs.
+  """
+  budget = f"per_class_bytes:{images * side * side * 3}"
+  kept = dict(exemplars="herding", memory=budget, codec="jpeg:90")
+  return {**short, **kept, **changes}
+
+
+_CIFAR100_SHORT = dict(
+  net="resnet8",
+  epochs=10,
+  base_epochs=20,
+  finetune="head",  # results/defaults tells why.
+  finetune_epochs=10,
+)
 _CIFAR100 = {
   "paper": PAPER,
   "fast": dict(
@@ -23,12 +45,9 @@ _CIFAR100 = {
     finetune="head",
     finetune_epochs=10,
   ),
-  "short": dict(
-    net="resnet8",
-    epochs=10,
-    base_epochs=20,
-    finetune="head",  # results/defaults tells why.
-    finetune_epochs=10,
+  "short": _CIFAR100_SHORT,
+  "best": _best(
+    _CIFAR100_SHORT, 20, 32, epochs=5, finetune_epochs=2, curve="cosine"
   ),
   "smoke": dict(
     net="resnet8",
@@ -49,7 +68,10 @@ _DIGITS = dict(
   memory="per_class:5",
   batch_size=64,
 )
-_DIGITS_SHORT = dict(_DIGITS, finetune="head")  # results/defaults tells why.
+_DIGITS_TUNED = dict(_DIGITS, finetune="head")  # results/defaults tells why.
+_DIGITS_SHORT = dict(
+  _DIGITS_TUNED, epochs=30, base_epochs=30, finetune_epochs=20
+)
 
 _FOLDER = dict(
   method="icarl",  # results/defaults tells why.
@@ -62,6 +84,8 @@ _FOLDER = dict(
   finetune="head",
   batch_size=32,
 )
+
+_FOLDER_SHORT = dict(_FOLDER, epochs=20, base_epochs=40, finetune_epochs=20)
 
 # Of whole photographs, which take longer to decode than to learn here.
 _SMALL_IMAGENET = dict(
@@ -85,16 +109,18 @@ _FAST_IMAGENET = dict(
   curve="one_cycle",
   finetune_epochs=10,
 )
+_IMAGENET_SHORT = dict(
+  _SMALL_IMAGENET,
+  epochs=10,
+  base_epochs=20,
+  finetune_epochs=10,
+  images_per_class=100,
+)
 _IMAGENET = {
   "paper": PAPER_IMAGENET,
   "fast": _FAST_IMAGENET,
-  "short": dict(
-    _SMALL_IMAGENET,
-    epochs=10,
-    base_epochs=20,
-    finetune_epochs=10,
-    images_per_class=100,
-  ),
+  "short": _IMAGENET_SHORT,
+  "best": _best(_IMAGENET_SHORT, 20, 64),
   "smoke": dict(
     _SMALL_IMAGENET,
     memory="per_class:5",
@@ -119,19 +145,21 @@ PRESETS: Mapping[str, Presets] = {
       **MNEMONICS,
     ),
     "fast": dict(
-      _DIGITS_SHORT,
+      _DIGITS_TUNED,
       epochs=20,
       base_epochs=40,
       curve="one_cycle",
       finetune_epochs=20,
     ),
-    "short": dict(_DIGITS_SHORT, epochs=30, base_epochs=30, finetune_epochs=20),
-    "smoke": dict(_DIGITS_SHORT, epochs=2, base_epochs=3, finetune_epochs=2),
+    "short": _DIGITS_SHORT,
+    "best": _best(_DIGITS_SHORT, 5, 8),
+    "smoke": dict(_DIGITS_TUNED, epochs=2, base_epochs=3, finetune_epochs=2),
   },
   "folder": {
     "paper": dict(PAPER_IMAGENET, val_fraction=0.2),
     "fast": dict(_FAST_IMAGENET, val_fraction=0.2),
-    "short": dict(_FOLDER, epochs=20, base_epochs=40, finetune_epochs=20),
+    "short": _FOLDER_SHORT,
+    "best": _best(_FOLDER_SHORT, 10, 64),
     "smoke": dict(
       _FOLDER, epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1
     ),

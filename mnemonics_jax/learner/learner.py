@@ -54,8 +54,9 @@ class Learner:
     exemplars: `random`, `herding`, `selected` or `mnemonics`.
     memory: what may be kept, such as `per_class:20`, `total:2000` or
       `per_class_bytes:61440`.
-    preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes) or
-      `smoke` (only to see it work).
+    preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes),
+      `best` (as short, with JPEGs instead of raw images, in the bytes of 20 from
+      CIFAR-100) or `smoke` (only to see it work).
     seed: of initialisation, sampling and augmentation.
     augment: of training images, by name or as a function of key and images.
     codec: how exemplars are kept: `raw`, `jpeg:75`, `webp:75`.

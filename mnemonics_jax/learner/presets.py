@@ -39,6 +39,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     train=Schedule(10, milestones=(5, 7)),
     balance=Schedule(10, 0.01, ()),
   ),
+  "best": dict(
+    exemplars="herding",
+    memory="per_class_bytes:61440",
+    codec="jpeg:90",
+    finetune="head",
+    base=Schedule(20, milestones=(), curve="cosine"),
+    train=Schedule(5, milestones=(), curve="cosine"),
+    balance=Schedule(2, 0.01, ()),
+  ),
   "smoke": dict(
     _KEPT,
     finetune="head",

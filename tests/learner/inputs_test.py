@@ -73,7 +73,7 @@ def test_questions_that_cannot_be_answered(learned):
     ("method", "lucyr", "lucir"),
     ("exemplars", "best", "herding"),
     ("memory", "twenty", "per_class:N"),
-    ("preset", "long", "paper, fast, short, smoke"),
+    ("preset", "long", "paper, fast, short, best, smoke"),
     ("augment", "flop", "crop_flip"),
     ("finetune", "tail", "none, head, all"),
     ("transfer", "up", "in_out"),

@@ -47,14 +47,23 @@ def test_a_learner_has_every_setting_of_a_phase():
 
 @pytest.mark.parametrize("preset", registry.PRESETS)
 def test_presets_are_fields_of_a_configuration(preset):
-  config = Learner("resnet8", preset=preset)._config(
+  config = Learner("resnet8", preset=preset, memory="per_class:20")._config(
     saved_learner.network(), (2,), np.array([0, 1]), None
   )
-  assert config.exemplars == "mnemonics" and config.memory.images == 20
+  assert (config.exemplars == "mnemonics") == (preset != "best")
   assert (config.transfer == "in_out") == (preset == "paper")
-  own = Learner("resnet8", preset=preset, finetune="none", train=QUICK["train"])
+  own = dataclasses.replace(
+    Learner("resnet8", preset=preset, memory="per_class:20"),
+    finetune="none", train=QUICK["train"],
+  )  # fmt: skip
   config = own._config(saved_learner.network(), (2,), np.array([0, 1]), None)
   assert config.finetune == "none" and config.train == QUICK["train"]
+
+
+def test_a_preset_may_say_what_is_kept():
+  learner = Learner(Flat(), preset="best", **QUICK)
+  kept = learn(learner, None, "cat dog").state.memory
+  assert kept.codec == memory.Jpeg(90) and kept.counts[:2].tolist() == [4, 4]
 
 
 def test_a_memory_of_bytes_keeps_what_fits_and_survives_files(tmp_path):

@@ -53,6 +53,10 @@ def test_schedules_are_those_for_cifar(preset):
   assert ours["train"].learning_rate == rate
   assert ours["base"].learning_rate == flags.get("base_learning_rate", rate)
   assert ours["balance"].curve == "steps"
+  for name, usual in (
+    ("exemplars", "mnemonics"), ("memory", "per_class:20"), ("codec", "raw")
+  ):  # fmt: skip
+    assert ours[name] == flags.get(name, usual)
 
 
 def test_choices_of_a_phase_are_checked_at_once():
