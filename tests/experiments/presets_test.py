@@ -1,4 +1,4 @@
-"""Presets are settings, for every data set the same three."""
+"""Presets are settings, and every data set has the same."""
 
 import dataclasses
 
