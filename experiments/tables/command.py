@@ -23,7 +23,8 @@ finished there is not run again, so the same command continues a table that was
 interrupted, and several commands with other --seeds, --phases or --rows can
 fill one table, even at the same time. After every cell the table is written to
 ROOT/tables (that of a plan beside it) as Markdown, HTML and JSON, beside the paper's
-numbers. Who has the JSON can go on without the runs.
+numbers. Who has the JSON can go on without the runs, and a plan takes over what
+plans beside it have measured with the same settings.
 """
 
 import sys

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 import dataclasses
 import hashlib
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,17 @@ class Request:
 
   def cells(self) -> Iterable[tuple[Row, int, int]]:
     """Every (row, N, seed); whole seeds first, so that pairs are complete."""
-    for seed in self.seeds:
-      for phases in self.phases:
-        for row in self.rows:
-          yield row, phases, seed
+    return _cells(self.seeds, self.phases, self.rows)
+
+  def planned_cells(self) -> Iterable[tuple[Row, int, int]]:
+    """Those of the whole plan, which other commands may have been asked for."""
+    seeds = self.plan.seeds if self.plan else self.seeds
+    return _cells(seeds, self.phases, self.available)
+
+
+def _cells(seeds, phases, rows):
+  for seed, n, row in itertools.product(seeds, phases, rows):
+    yield row, n, seed
 
 
 def request_from_flags() -> Request:

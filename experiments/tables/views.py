@@ -195,12 +195,22 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
     "duration": f"{format_duration(seconds)} of training, all cells together",
     "jax": environment.get("packages", {}).get("jax"),
     **_code(sheet),
+    **_taken(sheet),
     **{
       f"failed {table_cells.key(cell)}": cell["reason"]
       for cell in sheet.cells
       if cell["status"] == "failed"
     },
   }
+
+
+def _taken(sheet):
+  """Which cells other studies have measured."""
+  taken = {}
+  for cell in sheet.cells:
+    if study := cell.get("study"):
+      taken.setdefault(f"from {study}", []).append(table_cells.key(cell))
+  return {study: ", ".join(keys) for study, keys in taken.items()}
 
 
 def _code(sheet):

@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 
 from experiments.paper import departures
+from experiments.tables import cells as table_cells
 from experiments.tables import figures, views
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
@@ -28,7 +29,13 @@ def read_cells(request: Request, data: int) -> dict[str, Cell]:
     data: checksum of what its cells are run on.
   """
   written = _read(path_of(request, ".json")).get("cells", {})
-  return {k: c for k, c in written.items() if _is_valid(request, c, data)}
+  elsewhere = _of_other_studies(request, data) if request.plan else {}
+  return elsewhere | {
+    k: c
+    for k, c in written.items()
+    if _is_valid(request, c, data)
+    and (c["status"] == "finished" or k not in elsewhere)
+  }
 
 
 def _is_valid(request, cell, data):
@@ -37,6 +44,25 @@ def _is_valid(request, cell, data):
     return False
   place = request.workdir(row, cell["phases"], cell["seed"], data)
   return place.name == cell["workdir"]
+
+
+def _of_other_studies(request: Request, data: int) -> dict[str, Cell]:
+  """Cells that plans in the same directory have measured already, by key."""
+  measured = {}
+  for path in sorted(request.directory.glob("*.yaml")):
+    if path.stem == request.name:
+      continue
+    with contextlib.suppress(UserError):  # What is damaged is told by its plan.
+      for cell in _read(path.with_suffix(".json")).get("cells", {}).values():
+        if cell["status"] == "finished":
+          measured.setdefault(cell["workdir"], {"study": path.stem, **cell})
+  found = {}
+  for row, phases, seed in request.planned_cells():
+    name = request.workdir(row, phases, seed, data).name
+    if name in measured:
+      cell = measured[name] | {"row": row.name}
+      found[table_cells.key(cell)] = cell
+  return found
 
 
 def write_table(

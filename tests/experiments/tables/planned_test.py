@@ -2,12 +2,14 @@
 
 import json
 
+from absl.testing import flagsaver
 import pytest
 from support import report_fixture
-from support.plans import request
+from support.plans import PLAN, request, write
 
 from experiments import running
 from experiments.tables.filling import fill
+from experiments.tables.request import request_from_flags
 from mnemonics_jax import data
 
 
@@ -55,4 +57,35 @@ def test_written_cells_outlive_their_runs(measured, tmp_path):
   # Another number of epochs makes other numbers.
   changed = {"exemplars": "herding", "epochs": 3}
   fill(request(tmp_path, settings=changed), digits)
+  assert len(started) == 8
+
+
+def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
+  """Equal settings are run once, whatever the rows are called."""
+  asked, digits, started = measured
+  (tmp_path / "runs").rename(tmp_path / "gone")
+  rows = {
+    "same": PLAN["rows"]["once"],
+    "two": {"settings": {"rehearsal": 2}, "minus": ["same"]},
+  }
+  other = write(tmp_path / "other.yaml", rows=rows, seeds=[0, 1, 2])
+  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
+    fill(request_from_flags(), digits)
+  # Row two with three seeds, and row same with the one that is new.
+  assert len(started) == 4 + 4
+  cells = json.loads(other.with_suffix(".json").read_text())["cells"]
+  before = json.loads(asked.plan.path.with_suffix(".json").read_text())["cells"]
+  for seed in (0, 1):
+    taken = cells[f"same/n2/seed_{seed}"]
+    assert taken == before[f"once/n2/seed_{seed}"] | {
+      "row": "same",
+      "study": "often",
+    }
+  assert "study" not in cells["same/n2/seed_2"]
+  text = other.with_suffix(".md").read_text()
+  assert "- from often: `same/n2/seed_0, same/n2/seed_1`" in text
+  # A damaged record of another plan costs no more than what it knew.
+  asked.plan.path.with_suffix(".json").write_text("{")
+  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
+    fill(request_from_flags(), digits)
   assert len(started) == 8
