@@ -28,6 +28,7 @@ def _best(short: Mapping[str, Any], images: int, side: int, **changes: Any):
 
 _CIFAR100_SHORT = dict(
   net="resnet8",
+  exemplars="herding",  # docs/choosing.md tells why.
   epochs=10,
   base_epochs=20,
   finetune="head",  # results/defaults tells why.
@@ -37,6 +38,7 @@ _CIFAR100 = {
   "paper": PAPER,
   "fast": dict(
     net="resnet32",
+    exemplars="herding",
     epochs=10,
     base_epochs=40,
     learning_rate=0.05,
@@ -98,6 +100,7 @@ _SMALL_IMAGENET = dict(
 )
 _FAST_IMAGENET = dict(
   net="resnet18",
+  exemplars="herding",
   augment="resized_crop",
   image_size=224,
   less_forget=10.0,
@@ -111,6 +114,7 @@ _FAST_IMAGENET = dict(
 )
 _IMAGENET_SHORT = dict(
   _SMALL_IMAGENET,
+  exemplars="herding",
   epochs=10,
   base_epochs=20,
   finetune_epochs=10,

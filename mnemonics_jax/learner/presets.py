@@ -9,12 +9,14 @@ from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.memory import Codec, MemoryPolicy
 from mnemonics_jax.phase import Schedule
 
-_KEPT = dict(exemplars="mnemonics", memory="per_class:20", codec="raw")
+_KEPT = dict(memory="per_class:20", codec="raw")
+_LEARNED = dict(_KEPT, exemplars="mnemonics")
+_CHOSEN = dict(_KEPT, exemplars="herding")  # docs/choosing.md tells why.
 
 # Fields of `phase.Config`; the schedules are those for CIFAR-100.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   "paper": dict(
-    _KEPT,
+    _LEARNED,
     init_exemplars="random",
     validate_on="new",
     adjust=True,
@@ -26,14 +28,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     balance=Schedule(50, 0.01, ()),
   ),
   "fast": dict(
-    _KEPT,
+    _CHOSEN,
     finetune="head",
     base=Schedule(40, 0.2, (), curve="one_cycle"),
     train=Schedule(10, 0.05, (), curve="one_cycle"),
     balance=Schedule(10, 0.01, ()),
   ),
   "short": dict(
-    _KEPT,
+    _CHOSEN,
     finetune="head",
     base=Schedule(20, milestones=(10, 15)),
     train=Schedule(10, milestones=(5, 7)),
@@ -49,7 +51,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     balance=Schedule(2, 0.01, ()),
   ),
   "smoke": dict(
-    _KEPT,
+    _LEARNED,
     finetune="head",
     bilevel=BilevelConfig(epochs=1),
     base=Schedule(2, milestones=(1,)),

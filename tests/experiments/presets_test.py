@@ -39,6 +39,17 @@ def test_newcomers_get_what_was_measured_to_be_best(dataset, method, preset):
   assert (settings.method, settings.finetune) == (method, "head")
 
 
+@pytest.mark.parametrize("preset", ["short", "fast", "best"])
+@pytest.mark.parametrize("dataset", ["cifar100", "imagenet", "imagenet_subset"])
+def test_exemplars_are_chosen_where_learning_was_not_shown_to_help(
+  dataset, preset
+):
+  """results/studies/components.md; `smoke` shows all stages, digits learning."""
+  assert presets.of(dataset)[preset]["exemplars"] == "herding"
+  assert "exemplars" not in presets.of(dataset)["smoke"]
+  assert "exemplars" not in presets.of("digits")["short"]
+
+
 def test_others_are_treated_like_cifar():
   assert presets.of("flowers") == presets.of("cifar100")
   assert presets.of("flowers")["paper"]["net"] == "resnet32"
