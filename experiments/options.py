@@ -152,7 +152,8 @@ flags.DEFINE_float(
 flags.DEFINE_float(
   "base_learning_rate",
   None,
-  "That of phase 0. The default is --learning_rate.",
+  "That of phase 0. The default is --learning_rate, where that is given, or the"
+  " preset's.",
 )
 flags.DEFINE_enum(
   "curve",

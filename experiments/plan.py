@@ -65,10 +65,13 @@ def _memory(config):
   each = min(config.memory.allowance(classes), config.sizes.class_exemplars)
   name = f"The memory ({config.memory}"
   name += ")" if config.codec.exact else f", {config.codec})"
-  if (share := config.memory.bytes_allowance(classes)) is not None:
+  shared = len(config.codec.shared(config.shape.image_shape))
+  share = config.memory.bytes_allowance(classes, shared)
+  if share is not None:
+    once = f", and {_bytes(shared)} that all share" if shared else ""
     return (
       f"{name} ends with {_bytes(share)} per class, {_bytes(share * classes)} in"
-      f" all: at most {each} exemplars of a class."
+      f" all{once}: at most {each} exemplars of a class."
     )
   size = _bytes(each * classes * math.prod(config.shape.image_shape))
   size = f", {size}." if config.codec.exact else "."

@@ -7,23 +7,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.paper import BASELINE, MNEMONICS, PAPER, PAPER_IMAGENET, STAGES
-from mnemonics_jax import registry
+from experiments.settings import Settings
+from mnemonics_jax import memory, registry
 
 Presets = Mapping[str, Mapping[str, Any]]
 
 
-def _best(short: Mapping[str, Any], images: int, side: int, **changes: Any):
+def _best(short: Mapping[str, Any], side: int, **changes: Any):
   """`short` with the memory that docs/choosing.md recommends, in as many bytes.
 
   Args:
     short: settings.
-    images: raw ones of a class that take the bytes.
-    side: their pixels.
+    side: pixels of the images.
     **changes: to the schedule, since more exemplars make longer epochs.
   """
-  budget = f"per_class_bytes:{images * side * side * 3}"
-  kept = dict(exemplars="herding", memory=budget, codec="jpeg:90")
+  kept = dict(exemplars="herding", memory=_raw(short, side), codec="jpeg:90")
   return {**short, **kept, **changes}
+
+
+def _raw(short: Mapping[str, Any], side: int) -> str:
+  """The bytes that the images which `short` keeps of a class take as they are."""
+  images = memory.parse(short.get("memory", Settings.memory)).allowance(1)
+  return f"per_class_bytes:{images * side * side * 3}"
 
 
 _CIFAR100_SHORT = dict(
@@ -49,7 +54,7 @@ _CIFAR100 = {
   ),
   "short": _CIFAR100_SHORT,
   "best": _best(
-    _CIFAR100_SHORT, 20, 32, epochs=5, finetune_epochs=2, curve="cosine"
+    _CIFAR100_SHORT, 32, epochs=5, finetune_epochs=2, curve="cosine"
   ),
   "smoke": dict(
     net="resnet8",
@@ -124,7 +129,7 @@ _IMAGENET = {
   "paper": PAPER_IMAGENET,
   "fast": _FAST_IMAGENET,
   "short": _IMAGENET_SHORT,
-  "best": _best(_IMAGENET_SHORT, 20, 64),
+  "best": _best(_IMAGENET_SHORT, 64),
   "smoke": dict(
     _SMALL_IMAGENET,
     memory="per_class:5",
@@ -156,14 +161,14 @@ PRESETS: Mapping[str, Presets] = {
       finetune_epochs=20,
     ),
     "short": _DIGITS_SHORT,
-    "best": _best(_DIGITS_SHORT, 5, 8),
+    "best": _best(_DIGITS_SHORT, 8),
     "smoke": dict(_DIGITS_TUNED, epochs=2, base_epochs=3, finetune_epochs=2),
   },
   "folder": {
     "paper": dict(PAPER_IMAGENET, val_fraction=0.2),
     "fast": dict(_FAST_IMAGENET, val_fraction=0.2),
     "short": _FOLDER_SHORT,
-    "best": _best(_FOLDER_SHORT, 10, 64),
+    "best": _best(_FOLDER_SHORT, 64),
     "smoke": dict(
       _FOLDER, epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1
     ),
@@ -191,6 +196,8 @@ def values(
   >>> given = {"exemplars": "herding", "method": "e2e"}
   >>> values("digits", "paper", given)["finetune"]  # It belongs to the method.
   'all'
+  >>> values("folder", "best", {"image_size": 224})["memory"]
+  'per_class_bytes:1505280'
 
   Args:
     dataset: name of the data set.
@@ -198,6 +205,10 @@ def values(
     given: settings that will replace the preset's.
   """
   found = dict(of(dataset)[preset])
+  if "learning_rate" in given:  # It is that of phase 0, too.
+    found.pop("base_learning_rate", None)
+  if preset == "best" and given.get("image_size") is not None:
+    found["memory"] = _raw(of(dataset)["short"], given["image_size"])
   method = given.get("method")
   if method == "joint":
     # The upper bound replays real data; exemplars only serve its nme read-out.

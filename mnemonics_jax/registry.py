@@ -120,7 +120,7 @@ PRESETS = {
   "paper": "the paper's network and schedule, for an accelerator",
   "fast": "the paper's network, a quarter of its epochs or fewer",
   "short": "reduced to what 2 CPU cores can do",
-  "best": "short, with what served best of as many bytes: herding, JPEGs",
+  "best": "short, with what served best on CIFAR-100, in as many bytes: herding, JPEGs",
   "smoke": "minutes, only to see that everything works",
 }
 

@@ -42,6 +42,30 @@ def difference_table(sheet: Sheet, phases: int) -> Table | None:
   return Table(header, rows, groups=groups) if rows else None
 
 
+def other_beginnings(sheet: Sheet) -> str:
+  """Which pairs differ in phase 0 already, by schedule or by rounding; or nothing."""
+  labels = {row.name: row.label for row in sheet.rows}
+  found = []
+  for row in sheet.shown:
+    for name in row.references:
+      seeds = {
+        str(cell["seed"])
+        for phases in sheet.phases
+        for cell, reference in sheet.paired(row, name, phases)
+        if _beginning(cell) != _beginning(reference)
+      }
+      if seeds:
+        which = f"seed{'s' * (len(seeds) > 1)} {', '.join(sorted(seeds))}"
+        found.append(f"{row.label} − {labels[name]} ({which})")
+  if not found:
+    return ""
+  return f"Not from one model of phase 0: {'; '.join(found)}."
+
+
+def _beginning(cell: Cell) -> float:
+  return cell["accuracy"]["trained"]["head"][0]
+
+
 def _difference(pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
   """The number of seeds, then every difference with its interval."""
   line = [str(len(pairs))]

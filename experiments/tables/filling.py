@@ -118,7 +118,9 @@ def _work(request, dataset):
 def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
   """All cells by key as they are on disk, and the runs that are missing.
 
-  A cell that has been written is finished even if its run is elsewhere, or gone.
+  A cell that has been written is finished even if its run is elsewhere, or gone. Nor
+  does a run of later code replace it, whose model of phase 0 may be another than
+  that of the cells it is paired with.
   """
   written = read_cells(request, data)
   cells, tasks = {}, []
@@ -128,10 +130,10 @@ def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
     cell = table_cells.pending(row, phases, seed, workdir.name)
     done = _finished_run(workdir)
     known = written.get(table_cells.key(cell), cell)
-    if done is not None:
-      cell = table_cells.finished(cell, done)
-    elif known["status"] == "finished" and not workdir.exists():
+    if known["status"] == "finished" and (done or not workdir.exists()):
       cell = known
+    elif done is not None:
+      cell = table_cells.finished(cell, done)
     else:
       tasks.append(_Task(row, settings, workdir, cell))
     cells[table_cells.key(cell)] = cell

@@ -250,6 +250,7 @@ def markdown(
     parts += ["## Paired differences", differences.NOTE]
   for name, table in paired:
     parts += [f"### {name}", markdown_table(table)]
+  parts += filter(None, [differences.other_beginnings(sheet)])
   for (name, note), pictures in _pictures(curves, moves):
     parts += [f"## {name}", note] if note else [f"## {name}"]
     parts += [f"![{drawing.finding(path)}]({path.name})" for path in pictures]
@@ -313,6 +314,8 @@ def html(
     tables = "".join(
       f"<h4>{name}</h4>{markup.table(table)}" for name, table in paired
     )
+    if other := differences.other_beginnings(sheet):
+      tables += f'<p class="note">{markup.text(other)}</p>'
     sections.append(
       f'<h2>Paired differences</h2><p class="note">{differences.NOTE}</p>'
       + tables

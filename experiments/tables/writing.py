@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
+import functools
+import operator
 from pathlib import Path
 import shlex
 from typing import Any
@@ -48,21 +50,25 @@ def _is_valid(request, cell, data):
 
 def _of_other_studies(request: Request, data: int) -> dict[str, Cell]:
   """Cells that plans in the same directory have measured already, by key."""
-  measured = {}
+  wanted = {}
+  for row, phases, seed in request.planned_cells():
+    name = request.workdir(row, phases, seed, data).name
+    wanted.setdefault(name, []).append(row.name)
+  studies = []
   for path in sorted(request.directory.glob("*.yaml")):
     if path.stem == request.name:
       continue
     with contextlib.suppress(UserError):  # What is damaged is told by its plan.
-      for cell in _read(path.with_suffix(".json")).get("cells", {}).values():
-        if cell["status"] == "finished":
-          measured.setdefault(cell["workdir"], {"study": path.stem, **cell})
-  found = {}
-  for row, phases, seed in request.planned_cells():
-    name = request.workdir(row, phases, seed, data).name
-    if name in measured:
-      cell = measured[name] | {"row": row.name}
-      found[table_cells.key(cell)] = cell
-  return found
+      written = _read(path.with_suffix(".json")).get("cells", {})
+      cells = [
+        {"study": path.stem, **cell, "row": row}
+        for cell in written.values()
+        if cell["status"] == "finished"
+        for row in wanted.get(cell["workdir"], ())
+      ]
+      studies.append({table_cells.key(cell): cell for cell in cells})
+  # That with the most counts where several have a cell: pairs should be of one.
+  return functools.reduce(operator.or_, sorted(studies, key=len), {})
 
 
 def write_table(

@@ -102,7 +102,7 @@ class Learner:
           f"choose one of {', '.join(choices)}",
         )
     check_count("seed", self.seed, most=2**32 - 1)
-    _ = self._policy  # Which is checked by it.
+    self._policy()  # Which is checked by it.
 
   def learn(
     self,
@@ -139,7 +139,10 @@ class Learner:
     images, labels = images[order], labels[order]
     network = known.network if known else self._network(images)
     phases = (*(known.phases if known else ()), len(seen) - len(before))
-    fits = memory_lib.fit(*self._policy, images)
+    fits = memory_lib.fit(*self._policy(images.shape[1:]), images)
+    if known is not None:
+      most = int(known.state.memory.counts.max())
+      fits = memory_lib.with_room(fits, most, len(seen))
     fitted = dataclasses.replace(self, memory=fits)
     config = fitted._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
@@ -181,7 +184,7 @@ class Learner:
       for field in dataclasses.fields(Config)
       if getattr(self, field.name, None) is not None
     }
-    memory, codec = self._policy
+    memory, codec = self._policy()
     derived = dict(
       network=network,
       method=self._method,
@@ -208,9 +211,10 @@ class Learner:
     method = METHODS[self.method]()
     return reference.method(method) if self.preset == "paper" else method
 
-  @property
-  def _policy(self) -> tuple[MemoryPolicy, Codec]:
-    return policy(self.preset, self.memory, self.codec)
+  def _policy(
+    self, image_shape: tuple[int, ...] = (32, 32, 3)
+  ) -> tuple[MemoryPolicy, Codec]:
+    return policy(self.preset, self.memory, self.codec, image_shape)
 
   @property
   def _augment(self) -> Augmentation:

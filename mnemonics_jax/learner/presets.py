@@ -1,6 +1,7 @@
 """What a preset says where a learner itself says nothing."""
 
 from collections.abc import Mapping
+import math
 from typing import Any
 
 from mnemonics_jax import memory as memory_lib
@@ -12,6 +13,9 @@ from mnemonics_jax.phase import Schedule
 _KEPT = dict(memory="per_class:20", codec="raw")
 _LEARNED = dict(_KEPT, exemplars="mnemonics")
 _CHOSEN = dict(_KEPT, exemplars="herding")  # docs/choosing.md tells why.
+
+# As many bytes as 20 raw images take, of whatever size.
+_RAW_20 = lambda shape: f"per_class_bytes:{20 * math.prod(shape)}"
 
 # Fields of `phase.Config`; the schedules are those for CIFAR-100.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -43,7 +47,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
   ),
   "best": dict(
     exemplars="herding",
-    memory="per_class_bytes:61440",
+    memory=_RAW_20,
     codec="jpeg:90",
     finetune="head",
     base=Schedule(20, milestones=(), curve="cosine"),
@@ -87,20 +91,29 @@ def fields(preset: str, exemplars: str | None, method: str) -> dict[str, Any]:
 
 
 def policy(
-  preset: str, memory: str | MemoryPolicy | None, codec: str | Codec | None
+  preset: str,
+  memory: str | MemoryPolicy | None,
+  codec: str | Codec | None,
+  image_shape: tuple[int, ...],
 ) -> tuple[MemoryPolicy, Codec]:
   """What may be kept, and how; a preset says it where nobody else does.
 
-  >>> policy("short", None, "jpeg:90")
+  >>> policy("short", None, "jpeg:90", (32, 32, 3))
   (PerClass(images=20), Jpeg(quality=90))
+  >>> policy("best", None, None, (64, 64, 3))[0].bytes
+  245760
 
   Args:
     preset: its name.
     memory: a budget, or None.
     codec: a codec, or None.
+    image_shape: of what is learned.
   """
   chosen = PRESETS[preset]
+  if memory is None:
+    memory = chosen["memory"]
+    memory = memory(image_shape) if callable(memory) else memory
   return (
-    memory_lib.parse(chosen["memory"] if memory is None else memory),
+    memory_lib.parse(memory),
     memory_lib.parse_codec(chosen["codec"] if codec is None else codec),
   )

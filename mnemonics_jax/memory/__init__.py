@@ -32,6 +32,7 @@ from mnemonics_jax.memory.policy import (
   kept,
   parse,
   slots,
+  with_room,
 )
 from mnemonics_jax.memory.store import (
   Memory,
@@ -73,4 +74,5 @@ __all__ = [
   "slots",
   "staying",
   "store",
+  "with_room",
 ]

@@ -157,10 +157,13 @@ class Config:
     if left < least:
       kind = str(self.memory).split(":")[0]
       enough = least * (classes if kind == "total" else 1)
+      in_bytes = self.memory.bytes_allowance(classes) is not None
       raise UserError(
         "memory",
         f"`memory={self.memory}` ends with {left} of each class, and {reason}",
-        f"use {kind}:{enough} or more",
+        "use more bytes or another `codec`"
+        if in_bytes
+        else f"use {kind}:{enough} or more",
       )
 
   @functools.cached_property

@@ -77,8 +77,8 @@ def test_bytes_and_codes_are_told():
   ) in text
   text = describe(memory="total_bytes:1200", codec="jpeg:50")
   assert (
-    "The memory (total_bytes:1200, jpeg:50) ends with 200 bytes per class, 1.2 kB"
-    " in all: at most "
+    "The memory (total_bytes:1200, jpeg:50) ends with 96 bytes per class, 576 bytes"
+    " in all, and 623 bytes that all share: at most "
   ) in text
   text = describe(codec="jpeg:50")
   assert "(per_class:4, jpeg:50) ends with 4 exemplars per class: 24 im" in text

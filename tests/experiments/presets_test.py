@@ -1,11 +1,13 @@
 """Presets are settings, and every data set has the same."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from experiments import presets
 from experiments.settings import Settings
+from experiments.tables import plan as plan_lib
 from mnemonics_jax import data, registry
 
 FIELDS = {field.name for field in dataclasses.fields(Settings)}
@@ -48,6 +50,23 @@ def test_exemplars_are_chosen_where_learning_was_not_shown_to_help(
   assert presets.of(dataset)[preset]["exemplars"] == "herding"
   assert "exemplars" not in presets.of(dataset)["smoke"]
   assert "exemplars" not in presets.of("digits")["short"]
+
+
+def test_a_rate_that_is_given_is_that_of_phase_0_too():
+  given = {"learning_rate": 0.01}
+  assert "base_learning_rate" in presets.values("cifar100", "fast", {})
+  assert "base_learning_rate" not in presets.values("cifar100", "fast", given)
+
+
+def test_what_is_recommended_is_what_was_measured():
+  plan = plan_lib.load(Path(__file__).parents[2] / "results/studies/best.yaml")
+  row = next(row for row in plan.rows if row.name == "best")
+  short = presets.values("cifar100", "short", row.fixed)
+  measured, best = (
+    dataclasses.asdict(Settings("cifar100", "", **values))
+    for values in (short | dict(row.fixed), presets.of("cifar100")["best"])
+  )
+  assert measured == best
 
 
 def test_others_are_treated_like_cifar():

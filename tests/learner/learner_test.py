@@ -50,7 +50,7 @@ def test_presets_are_fields_of_a_configuration(preset):
   config = Learner("resnet8", preset=preset, memory="per_class:20")._config(
     saved_learner.network(), (2,), np.array([0, 1]), None
   )
-  assert (config.exemplars == "mnemonics") == (preset != "best")
+  assert (config.exemplars == "mnemonics") == (preset in ("paper", "smoke"))
   assert (config.transfer == "in_out") == (preset == "paper")
   own = dataclasses.replace(
     Learner("resnet8", preset=preset, memory="per_class:20"),
@@ -64,6 +64,20 @@ def test_a_preset_may_say_what_is_kept():
   learner = Learner(Flat(), preset="best", **QUICK)
   kept = learn(learner, None, "cat dog").state.memory
   assert kept.codec == memory.Jpeg(90) and kept.counts[:2].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("budget", ["per_class_bytes:1000", "total_bytes:4000"])
+def test_classes_of_large_codes_do_not_cost_old_ones_what_fits(budget):
+  """How many images there is room for was measured on those that come."""
+  learner = make(memory=budget, codec="jpeg:90", exemplars="herding")
+  smooth = np.full((60, 8, 8, 3), 128, np.uint8)
+  smooth += np.arange(60, dtype=np.uint8)[:, None, None, None]
+  noisy = np.random.default_rng(0).integers(0, 256, smooth.shape, np.uint8)
+  known = learner.learn(None, smooth, ["a"] * 30 + ["b"] * 30)
+  assert known.state.memory.counts[:2].tolist() == [30, 30]
+  known = learner.learn(known, noisy[:30], ["c"] * 30)
+  assert known.state.memory.counts[:2].tolist() == [30, 30]
+  assert 0 < known.state.memory.counts[2] < 30
 
 
 def test_a_memory_of_bytes_keeps_what_fits_and_survives_files(tmp_path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments import presets
-from mnemonics_jax import Learner, UserError, registry
-from mnemonics_jax.learner.presets import fields
+from mnemonics_jax import Learner, UserError, memory, registry
+from mnemonics_jax.learner.presets import fields, policy
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), np.uint8)
 
@@ -53,10 +53,11 @@ def test_schedules_are_those_for_cifar(preset):
   assert ours["train"].learning_rate == rate
   assert ours["base"].learning_rate == flags.get("base_learning_rate", rate)
   assert ours["balance"].curve == "steps"
-  for name, usual in (
-    ("exemplars", "mnemonics"), ("memory", "per_class:20"), ("codec", "raw")
-  ):  # fmt: skip
-    assert ours[name] == flags.get(name, usual)
+  assert ours["exemplars"] == flags.get("exemplars", "mnemonics")
+  assert policy(preset, None, None, (32, 32, 3)) == (
+    memory.parse(flags.get("memory", "per_class:20")),
+    memory.parse_codec(flags.get("codec", "raw")),
+  )
 
 
 def test_choices_of_a_phase_are_checked_at_once():

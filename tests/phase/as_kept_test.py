@@ -82,6 +82,7 @@ def test_what_bic_holds_out_is_coded_too():
   _, second = second_phase(methods.BiC(), code_new=True)
   images, labels = train._held_out(second)
   new = np.asarray(images)[labels >= second.classes_old]
+  assert len(new)
   assert rows(new) <= rows(memory.round_trip(JPEG, second.data.images))
 
 

@@ -150,3 +150,12 @@ def test_how_exemplars_come_about():
   )
   assert learned.learned and learned.chosen == "random"
   assert learned.learned_on_features
+
+
+def test_a_memory_in_bytes_is_not_advised_in_images():
+  for policy in (
+    memory.PerClassBytes(200, images=1),
+    memory.TotalBytes(900, 6),
+  ):
+    with pytest.raises(UserError, match="use more bytes or another `codec`"):
+      _config(policy, method=methods.BiC())

@@ -7,7 +7,7 @@ from experiments.tables import cells as table_cells
 from experiments.tables import differences
 
 
-def cell(row, seed, head, nme=0.5, before=0.4, forgotten=0.1):
+def cell(row, seed, head, nme=0.5, before=0.4, forgotten=0.1, base=0.7):
   return table_cells.pending(row, 5, seed, "") | {
     "status": "finished",
     "readout": "head",
@@ -15,6 +15,7 @@ def cell(row, seed, head, nme=0.5, before=0.4, forgotten=0.1):
       "trained": {"head": before, "nme": nme},
       "final": {"head": head, "nme": nme},
     },
+    "accuracy": {"trained": {"head": [base, 0.1]}},
     "forgetting": {"head": forgotten, "nme": 0.0},
   }
 
@@ -59,3 +60,15 @@ def test_without_pairs_there_is_no_table(rows):
   alone = sheet(rows, [cell(rows["herding"], 0, 0.6)])
   assert differences.difference_table(alone, 5) is None
   assert differences.difference_tables(alone) == []
+
+
+def test_pairs_of_other_models_of_phase_0_are_told(rows):
+  herding, mnemonics = rows["herding"], rows["mnemonics"]
+  cells = [cell(herding, seed, 0.6) for seed in (0, 1, 2)]
+  alike = [cell(mnemonics, seed, 0.7) for seed in (0, 1)]
+  assert differences.other_beginnings(sheet(rows, cells + alike)) == ""
+  other = cell(mnemonics, 2, 0.7, base=0.701)
+  assert differences.other_beginnings(sheet(rows, [*cells, *alike, other])) == (
+    "Not from one model of phase 0: mnemonics, not adjusted − herding, not"
+    " adjusted (seed 2)."
+  )

@@ -1,6 +1,7 @@
 """Which cells are run, and what happens when one cannot be."""
 
 import json
+import shutil
 
 import pytest
 from support import report_fixture, tables
@@ -119,6 +120,21 @@ def test_a_cell_that_another_command_has_ended_meanwhile_counts(
   monkeypatch.setattr(running, "run", Meanwhile({("herding", 0): error}))
   sheet = fill(request, digits)
   assert [cell["status"] for cell in sheet.cells] == ["finished"] * 2
+
+
+def test_a_run_of_other_code_does_not_replace_what_was_written(
+  tmp_path, digits, monkeypatch
+):
+  """Pairs would no longer share their model of phase 0."""
+  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
+  tables.make_up(request, data=digits.checksum)
+  monkeypatch.setattr(running, "run", never)
+  (before,) = fill(request, digits).cells
+  (workdir,) = (request.workdir(*c, digits.checksum) for c in request.cells())
+  shutil.rmtree(workdir)
+  report_fixture.write(workdir, seeds=(0,), exemplars="herding", offset=0.05)
+  (after,) = fill(request, digits).cells
+  assert after["accuracy"] == before["accuracy"]
 
 
 @pytest.mark.parametrize("name", ["results.json", "config.json"])

@@ -1,6 +1,7 @@
 """What a plan's table shows, from made-up runs."""
 
 import json
+import shutil
 
 from absl.testing import flagsaver
 import pytest
@@ -84,8 +85,19 @@ def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
   assert "study" not in cells["same/n2/seed_2"]
   text = other.with_suffix(".md").read_text()
   assert "- from often: `same/n2/seed_0, same/n2/seed_1`" in text
+  # Of two that have measured it, the plan with more of its cells is asked.
+  few = write(tmp_path / "a.yaml", rows={"same": rows["same"]}, seeds=[0])
+  cell = before["once/n2/seed_0"] | {"row": "same", "code": "other"}
+  record = {"commands": [], "environment": {}, "cells": {"x": cell}}
+  few.with_suffix(".json").write_text(json.dumps(record))
+  other.with_suffix(".json").unlink()
+  shutil.rmtree(tmp_path / "runs")
+  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
+    sheet = fill(request_from_flags(), digits)
+  assert {cell.get("study") for cell in sheet.cells} == {"often", None}
+  assert len(started) == 8 + 4
   # A damaged record of another plan costs no more than what it knew.
   asked.plan.path.with_suffix(".json").write_text("{")
   with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
     fill(request_from_flags(), digits)
-  assert len(started) == 8
+  assert len(started) == 12
