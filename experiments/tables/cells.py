@@ -51,6 +51,7 @@ def finished(cell: Cell, done: Run) -> dict[str, Any]:
     "readout": results["readout"],
     "seconds": sum(done.durations),
     "memory_bytes": phases[-1]["memory"]["bytes"],
+    "memory_images": phases[-1]["memory"]["images"],
     "classes_seen": [p["classes_seen"] for p in phases],
     "accuracy": accuracy,
     "average": {

@@ -37,28 +37,38 @@ def _measured(sheet, phases):
     found = sheet.of(row.name, phases)
     if not found:
       status = "failed" if sheet.of(row.name, phases, "failed") else "not run"
-      rows.append([row.label, "0", status, *["–"] * 6])
+      rows.append([row.label, "0", status, *["–"] * 7])
       continue
     line = [row.label, str(len(found))]
     for of in (table_cells.average, _last):
       for readout in READOUTS:
         mark = REPORTED if readout == found[0]["readout"] else ""
         line.append(_estimate(found, lambda c, f=of, r=readout: f(c, r)) + mark)
-    per_class = found[0]["memory_bytes"] / found[0]["classes_seen"][-1]
     minutes = statistics.fmean(cell["seconds"] for cell in found) / 60
     line.append(_estimate(found, table_cells.forgetting))
-    rows.append([*line, f"{per_class:,.0f}", f"{minutes:.0f}"])
+    kept = [_per_class(found, name) for name in ("images", "bytes")]
+    rows.append([*line, *kept, f"{minutes:.0f}"])
   header = [
     "row",
     "seeds",
     *[*READOUTS] * 2,
     "reported",
-    "per class",
+    *["per class"] * 2,
     "each run",
   ]
   groups = [("", 2), ("average", 2), ("last phase", 2)]
-  groups += [("forgetting", 1), ("bytes", 1), ("minutes", 1)]
+  groups += [("forgetting", 1), ("images", 1), ("bytes", 1), ("minutes", 1)]
   return Table(header, rows, groups=groups)
+
+
+def _per_class(cells: list[Cell], name: str) -> str:
+  """What is kept of a class in the end, as far as cells have noted it."""
+  kept = [
+    cell[f"memory_{name}"] / cell["classes_seen"][-1]
+    for cell in cells
+    if f"memory_{name}" in cell
+  ]
+  return f"{statistics.fmean(kept):,.0f}" if kept else "–"
 
 
 def _last(cell: Cell, readout: str) -> float:

@@ -40,6 +40,9 @@ def test_what_is_measured_stands_beside_the_plan(measured):
   assert "--preset=smoke --exemplars=herding, seeds 0, 1." in text
   # Seeds 0 and 1 have 80 and 78 (tests/support/report_fixture.py).
   assert "| once | 2 | **79.00 ±" in text
+  (once,) = [line for line in text.splitlines() if "| once | 2 | **" in line]
+  # Four images of 8 × 8 pixels of a class.
+  assert once.split(" | ")[-3:-1] == ["4", "768"]
   assert "| four times | 2 | **89.00 ±" in text
   assert "| four times | 2 | +10.00 ± 0.00 | **+10.00 ± 0.00** |" in text
   assert "paper" not in text.partition("Where from")[0].lower()
