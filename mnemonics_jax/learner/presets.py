@@ -110,10 +110,9 @@ def policy(
     image_shape: of what is learned.
   """
   chosen = PRESETS[preset]
-  if memory is None:
-    memory = chosen["memory"]
-    memory = memory(image_shape) if callable(memory) else memory
+  usual = chosen["memory"]
+  budget = usual if isinstance(usual, str) else usual(image_shape)
   return (
-    memory_lib.parse(memory),
+    memory_lib.parse(budget if memory is None else memory),
     memory_lib.parse_codec(chosen["codec"] if codec is None else codec),
   )
