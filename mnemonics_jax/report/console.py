@@ -77,7 +77,9 @@ class Console:
       case Note(text):
         self._say(text)
       case StepReport():
-        self._trained |= event.stage == "train"
+        # A model that is read begins to be trained, and gets no further.
+        done = event.epoch or event.step
+        self._trained |= event.stage == "train" and done > 0
         (self._seed or self._begin_seed("")).hear(event)
       case PhaseEnds():
         self._say(self._phase_line(event))

@@ -158,6 +158,7 @@ def test_a_base_model_that_was_read_does_not_promise_a_short_run(clock):
   stream = io.StringIO()
   with report.Console(stream=stream) as console:
     console(RunBegins(3, (0,), (6.0, 2.0, 2.0)))
+    console(StepReport(0, "train", 0, 1, 0, 1))  # As the stage begins.
     clock[0] += 1.0
     console(PhaseEnds(0, 5, {"head": 0.9}))
     console(StepReport(1, "train", 0, 1, 1, 2))
