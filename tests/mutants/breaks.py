@@ -246,6 +246,18 @@ _COMMANDS = {
       ),
     ],
   ),
+  "experiments/presets.py": (
+    ("experiments/presets_test.py",),
+    [('found.pop("base_learning_rate", None)', "pass")],
+  ),
+  "experiments/tables/filling.py": (
+    ("experiments/tables/filling_test.py",),
+    [("and (done or not workdir.exists())", "and not workdir.exists()")],
+  ),
+  "experiments/tables/writing.py": (
+    ("experiments/tables/planned_test.py",),
+    [("sorted(studies, key=len)", "studies[::-1]")],
+  ),
 }
 
 

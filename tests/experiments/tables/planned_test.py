@@ -91,7 +91,7 @@ def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
   # Of two that have measured it, the plan with more of its cells is asked.
   few = write(tmp_path / "a.yaml", rows={"same": rows["same"]}, seeds=[0])
   cell = before["once/n2/seed_0"] | {"row": "same", "code": "other"}
-  record = {"commands": [], "environment": {}, "cells": {"x": cell}}
+  record = {"commands": ["x"], "environment": {}, "cells": {"x": cell}}
   few.with_suffix(".json").write_text(json.dumps(record))
   other.with_suffix(".json").unlink()
   shutil.rmtree(tmp_path / "runs")
