@@ -44,7 +44,8 @@ _COMMANDS = {
   "smoke": ["digits", "--preset=smoke"],
   "digits": ["digits"],
   "cifar": [
-    *("cifar", "--preset=short", "--images_per_class=50", "--base_epochs=2")
+    *("cifar", "--preset=short", "--images_per_class=50", "--base_epochs=2"),
+    "--exemplars=mnemonics",
   ],
 }
 

@@ -49,13 +49,15 @@ def other_beginnings(sheet: Sheet) -> str:
   for row in sheet.shown:
     for name in row.references:
       seeds = {
-        str(cell["seed"])
+        cell["seed"]
         for phases in sheet.phases
         for cell, reference in sheet.paired(row, name, phases)
         if _beginning(cell) != _beginning(reference)
       }
       if seeds:
-        which = f"seed{'s' * (len(seeds) > 1)} {', '.join(sorted(seeds))}"
+        which = (
+          f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
+        )
         found.append(f"{row.label} − {labels[name]} ({which})")
   if not found:
     return ""

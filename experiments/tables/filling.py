@@ -130,10 +130,13 @@ def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
     cell = table_cells.pending(row, phases, seed, workdir.name)
     done = _finished_run(workdir)
     known = written.get(table_cells.key(cell), cell)
-    if known["status"] == "finished" and (done or not workdir.exists()):
-      cell = known
-    elif done is not None:
+    written_once = known["status"] == "finished"
+    if done is not None:
       cell = table_cells.finished(cell, done)
+      if written_once and known.get("code") != cell["code"]:
+        cell = known
+    elif written_once and not workdir.exists():
+      cell = known
     else:
       tasks.append(_Task(row, settings, workdir, cell))
     cells[table_cells.key(cell)] = cell

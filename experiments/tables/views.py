@@ -184,16 +184,8 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
   seconds = sum(cell.get("seconds", 0.0) for cell in sheet.cells)
   return {
     **{f"command {i}": c for i, c in enumerate(record["commands"], 1)},
-    "machine": ", ".join(
-      str(part)
-      for part in (
-        environment.get("machine"),
-        *environment.get("devices", ()),
-        f"{environment.get('cores')} cores",
-      )
-    ),
     "duration": f"{format_duration(seconds)} of training, all cells together",
-    "jax": environment.get("packages", {}).get("jax"),
+    **(_machine(environment) if environment else {}),
     **_code(sheet),
     **_taken(sheet),
     **{
@@ -201,6 +193,19 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
       for cell in sheet.cells
       if cell["status"] == "failed"
     },
+  }
+
+
+def _machine(environment):
+  """Where cells were run; those of other studies have it there."""
+  parts = (
+    environment.get("machine"),
+    *environment.get("devices", ()),
+    f"{environment.get('cores')} cores",
+  )
+  return {
+    "machine": ", ".join(map(str, parts)),
+    "jax": environment.get("packages", {}).get("jax"),
   }
 
 

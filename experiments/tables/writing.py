@@ -55,7 +55,7 @@ def _of_other_studies(request: Request, data: int) -> dict[str, Cell]:
     name = request.workdir(row, phases, seed, data).name
     wanted.setdefault(name, []).append(row.name)
   studies = []
-  for path in sorted(request.directory.glob("*.yaml")):
+  for path in sorted(request.directory.glob("*.y*ml")):
     if path.stem == request.name:
       continue
     with contextlib.suppress(UserError):  # What is damaged is told by its plan.
@@ -63,7 +63,7 @@ def _of_other_studies(request: Request, data: int) -> dict[str, Cell]:
       cells = [
         {"study": path.stem, **cell, "row": row}
         for cell in written.values()
-        if cell["status"] == "finished"
+        if cell["status"] == "finished" and "study" not in cell
         for row in wanted.get(cell["workdir"], ())
       ]
       studies.append({table_cells.key(cell): cell for cell in cells})

@@ -55,8 +55,8 @@ class Learner:
     memory: what may be kept, such as `per_class:20`, `total:2000` or
       `per_class_bytes:61440`.
     preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes),
-      `best` (as short, with JPEGs instead of raw images, in the bytes of 20 from
-      CIFAR-100) or `smoke` (only to see it work).
+      `best` (as short, with JPEGs in the bytes of 20 raw images) or `smoke` (only
+      to see it work).
     seed: of initialisation, sampling and augmentation.
     augment: of training images, by name or as a function of key and images.
     codec: how exemplars are kept: `raw`, `jpeg:75`, `webp:75`.
@@ -102,7 +102,7 @@ class Learner:
           f"choose one of {', '.join(choices)}",
         )
     check_count("seed", self.seed, most=2**32 - 1)
-    self._policy()  # Which is checked by it.
+    self._policy((1, 1, 1))  # Which is checked by it.
 
   def learn(
     self,
@@ -140,9 +140,6 @@ class Learner:
     network = known.network if known else self._network(images)
     phases = (*(known.phases if known else ()), len(seen) - len(before))
     fits = memory_lib.fit(*self._policy(images.shape[1:]), images)
-    if known is not None:
-      most = int(known.state.memory.counts.max())
-      fits = memory_lib.with_room(fits, most, len(seen))
     fitted = dataclasses.replace(self, memory=fits)
     config = fitted._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
@@ -184,7 +181,7 @@ class Learner:
       for field in dataclasses.fields(Config)
       if getattr(self, field.name, None) is not None
     }
-    memory, codec = self._policy()
+    memory, codec = self._policy(network.image_shape)
     derived = dict(
       network=network,
       method=self._method,
@@ -211,9 +208,7 @@ class Learner:
     method = METHODS[self.method]()
     return reference.method(method) if self.preset == "paper" else method
 
-  def _policy(
-    self, image_shape: tuple[int, ...] = (32, 32, 3)
-  ) -> tuple[MemoryPolicy, Codec]:
+  def _policy(self, image_shape: tuple[int, ...]) -> tuple[MemoryPolicy, Codec]:
     return policy(self.preset, self.memory, self.codec, image_shape)
 
   @property

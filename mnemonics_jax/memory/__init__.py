@@ -32,7 +32,6 @@ from mnemonics_jax.memory.policy import (
   kept,
   parse,
   slots,
-  with_room,
 )
 from mnemonics_jax.memory.store import (
   Memory,
@@ -74,5 +73,4 @@ __all__ = [
   "slots",
   "staying",
   "store",
-  "with_room",
 ]

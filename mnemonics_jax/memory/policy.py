@@ -217,26 +217,6 @@ def fit(policy: MemoryPolicy, codec: Codec, images: Images) -> MemoryPolicy:
   )
 
 
-def with_room(
-  policy: MemoryPolicy, images: int, classes_seen: int
-) -> MemoryPolicy:
-  """The policy, such that a class may keep so many images if their bytes fit.
-
-  >>> with_room(PerClassBytes(6000, images=18), images=50, classes_seen=3)
-  PerClassBytes(bytes=6000, images=50)
-
-  Args:
-    policy: a budget, as `fit` returns it.
-    images: that a class has already, of a kind that may take fewer bytes than those
-      for which it was fitted.
-    classes_seen: how many classes share the budget.
-  """
-  if isinstance(policy, PerClass | Total):
-    return policy
-  least = images if isinstance(policy, PerClassBytes) else images * classes_seen
-  return dataclasses.replace(policy, images=max(_fitted(policy), least))
-
-
 def check(
   policy: MemoryPolicy,
   classes_per_phase: Sequence[int],

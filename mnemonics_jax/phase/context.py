@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 import jax.numpy as jnp
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 import numpy as np
 
 from mnemonics_jax.data.images import Images
@@ -14,6 +14,7 @@ from mnemonics_jax.phase import holdout
 from mnemonics_jax.phase.as_kept import as_kept
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.keys import Keys
+from mnemonics_jax.phase.sizes import OpenShape
 from mnemonics_jax.types import PhaseState
 
 
@@ -74,6 +75,15 @@ class Phase:
     """Bytes that the codes of a class may take then; None for any number."""
     shared = self.config.codec.shared(self.config.shape.image_shape)
     return self.config.memory.bytes_allowance(self.classes_seen, len(shared))
+
+  def most(self, counts: Int[np.ndarray, " classes"]) -> int:
+    """Images that a class with so many may keep, if their bytes fit."""
+    if self.bytes_allowance is None or not isinstance(
+      self.config.shape, OpenShape
+    ):
+      return self.allowance
+    # A learner measures on new images how many fit, and old codes may be smaller.
+    return max(self.allowance, int(counts.max()))
 
   @functools.cached_property
   def new_images(self) -> Images:

@@ -101,7 +101,7 @@ def run_phase(
   rng = None if ordered else phase.keys.numpy("discard")
   apart = functools.partial(holdout.share, fraction=config.method.holdout)
   memory = memory_lib.discard(
-    rng, memory, phase.allowance, apart, phase.bytes_allowance
+    rng, memory, phase.most(memory.counts), apart, phase.bytes_allowance
   )
   begin("evaluate")
   trained = final = evaluate_phase(phase, variables, memory)

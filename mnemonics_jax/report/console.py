@@ -116,7 +116,8 @@ class Console:
     """For all phases of all seeds, when a share of one is done."""
     seconds = time.monotonic() - self._phase_began
     left = self._remaining and self._remaining.during(phase, share, seconds)
-    return f"{format_duration(left)} left" if left else ""
+    read = phase == 0 and not self._trained  # Which was faster than work.
+    return f"{format_duration(left)} left" if left and not read else ""
 
   def _end_seed(self) -> None:
     if self._seed:

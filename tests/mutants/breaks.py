@@ -252,11 +252,20 @@ _COMMANDS = {
   ),
   "experiments/tables/filling.py": (
     ("experiments/tables/filling_test.py",),
-    [("and (done or not workdir.exists())", "and not workdir.exists()")],
+    [
+      (
+        'if written_once and known.get("code") != cell["code"]:',
+        "if written_once and not cell:",
+      ),
+    ],
   ),
   "experiments/tables/writing.py": (
     ("experiments/tables/planned_test.py",),
-    [("sorted(studies, key=len)", "studies[::-1]")],
+    [
+      ("sorted(studies, key=len)", "studies[::-1]"),
+      ("sorted(studies, key=len)", "studies"),
+      (' and "study" not in cell', ""),
+    ],
   ),
 }
 

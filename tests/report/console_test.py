@@ -170,6 +170,19 @@ def test_a_base_model_that_was_read_does_not_promise_a_short_run(clock):
   ]
 
 
+def test_nor_does_its_display(clock, monkeypatch):
+  monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
+  with report.Console(stream=Terminal()) as console:
+    console(RunBegins(3, (0,), (6.0, 2.0, 2.0)))
+    console(StepReport(0, "train", 0, 1, 0, 1))
+    shown = lambda: [t.fields["info"] for t in console._seed._display.tasks]
+    clock[0] += 3.0
+    console(StepReport(0, "exemplars", 0, 1, 0, 1))
+    clock[0] += 3.0
+    console(StepReport(0, "exemplars", 0, 1, 1, 1))
+    assert not any("left" in info for info in shown())
+
+
 def test_a_new_stage_does_not_show_the_loss_of_the_last(monkeypatch):
   monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
   with report.Console(stream=Terminal()) as console:

@@ -88,11 +88,20 @@ def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
   assert "study" not in cells["same/n2/seed_2"]
   text = other.with_suffix(".md").read_text()
   assert "- from often: `same/n2/seed_0, same/n2/seed_1`" in text
-  # Of two that have measured it, the plan with more of its cells is asked.
-  few = write(tmp_path / "a.yaml", rows={"same": rows["same"]}, seeds=[0])
+  # Of those that have measured it, the plan with more of its cells is asked, and none
+  # that has taken them over.
   cell = before["once/n2/seed_0"] | {"row": "same", "code": "other"}
-  record = {"commands": ["x"], "environment": {}, "cells": {"x": cell}}
-  few.with_suffix(".json").write_text(json.dumps(record))
+  copies = {
+    key: cell | {"study": "gone"}
+    for key, cell in before.items()
+    if key.startswith("once")
+  }
+  for name, measured_there in [
+    ("a", {"x": cell}), ("z", {"x": cell}), ("zz", copies)
+  ]:  # fmt: skip
+    few = write(tmp_path / f"{name}.yaml", rows={"same": rows["same"]})
+    record = {"commands": ["x"], "environment": {}, "cells": measured_there}
+    few.with_suffix(".json").write_text(json.dumps(record))
   other.with_suffix(".json").unlink()
   shutil.rmtree(tmp_path / "runs")
   with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
