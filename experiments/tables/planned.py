@@ -10,6 +10,8 @@ from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report.tables import REPORTED, Table, interval
 
+_WIDEST = 10  # Phases that fit beside each other.
+
 
 def introduction(sheet: Sheet, plan: Plan) -> list[str]:
   """The question, the rule that was there before any answer, and the settings."""
@@ -27,8 +29,14 @@ def introduction(sheet: Sheet, plan: Plan) -> list[str]:
 
 
 def measured_tables(sheet: Sheet) -> list[tuple[str, Table]]:
-  """Averages, last phases, forgetting, bytes and minutes, for each N."""
-  return [(f"N = {n}, in percent", _measured(sheet, n)) for n in sheet.phases]
+  """For each N averages, forgetting, bytes and minutes; then phase by phase."""
+  tables = []
+  for n in sheet.phases:
+    tables.append((f"N = {n}, in percent", _measured(sheet, n)))
+    if by_phase := _by_phase(sheet, n):
+      title = f"N = {n}, reported read-out after each phase, in percent"
+      tables.append((title, by_phase))
+  return tables
 
 
 def _measured(sheet, phases):
@@ -59,6 +67,29 @@ def _measured(sheet, phases):
   groups = [("", 2), ("average", 2), ("last phase", 2)]
   groups += [("forgetting", 1), ("images", 1), ("bytes", 1), ("minutes", 1)]
   return Table(header, rows, groups=groups)
+
+
+def _by_phase(sheet, phases):
+  """Accuracies phase by phase; None where those are too many to read."""
+  if phases > _WIDEST:
+    return None
+  done = [
+    (row.label, found)
+    for row in sheet.shown
+    if (found := sheet.of(row.name, phases))
+  ]
+  if not done:
+    return None
+  seen = done[0][1][0]["classes_seen"]
+  rows = [
+    [label, *(_estimate(found, _after(i)) for i in range(len(seen)))]
+    for label, found in done
+  ]
+  return Table(["row", *(f"{n} classes" for n in seen)], rows)
+
+
+def _after(phase: int) -> Callable[[Cell], float]:
+  return lambda cell: cell["accuracy"]["final"][cell["readout"]][phase]
 
 
 def _per_class(cells: list[Cell], name: str) -> str:

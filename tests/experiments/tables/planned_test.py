@@ -45,6 +45,10 @@ def test_what_is_measured_stands_beside_the_plan(measured):
   assert once.split(" | ")[-3:-1] == ["4", "768"]
   assert "| four times | 2 | **89.00 ±" in text
   assert "| four times | 2 | +10.00 ± 0.00 | **+10.00 ± 0.00** |" in text
+  assert "## N = 2, reported read-out after each phase, in percent" in text
+  assert "| row | 3 classes | 4 classes | 5 classes |" in text
+  # 90 and 88: half of their difference times Student's 12.71 for two seeds.
+  assert "| once | 89.00 ± 12.71 | 79.00 ± 12.71 | 69.00 ± 12.71 |" in text
   assert "paper" not in text.partition("Where from")[0].lower()
   assert asked.plan.path.with_name("often_n2.png").exists()
 
