@@ -146,6 +146,12 @@ def exemplars(run: Run, at: Path) -> Section | None:
   if len(run.results["seeds"]) > 1:
     caption += " Means over the seeds."
   parts = [_figures(run, at, ["exemplar_distances"], caption, wide=True)]
+  if coded := tables.coding_table(run.results):
+    text = (
+      "Loss on validation images of a model that is trained on the exemplars: as "
+      "they were chosen, as they were learned, and as the codec keeps them."
+    )
+    parts.append(f"<p>{text}</p>{markup.table(coded)}")
   found = {stage: changes.load(run, stage) for stage in changes.STAGES}
   found = {stage: change for stage, change in found.items() if change}
   for stage, change in found.items():

@@ -1,13 +1,19 @@
 """Results as tables of text cells, and one of them as aligned columns."""
 
 from collections.abc import Mapping, Sequence
-import statistics
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
 
 REPORTED = " *"  # Marks the reported read-out wherever a table has both.
+# Exemplars whose meta loss is known where a codec loses something.
+_CODED = {
+  "before": "before",
+  "learned": "learned",
+  "kept": "learned, then coded",
+}
 
 
 class Table(NamedTuple):
@@ -122,7 +128,7 @@ def moment_mean(
     None when it was not measured in every seed.
   """
   values = _moments(results, phase, moment, readout, classes)
-  return None if values is None else statistics.fmean(values)
+  return None if values is None else fmean(values)
 
 
 def _moments(
@@ -160,8 +166,8 @@ def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
       changes = [a - b for a, b in zip(after, before, strict=True)]
       moved = moved or any(changes)
       row += [
-        percent(statistics.fmean(before)),
-        percent(statistics.fmean(after)),
+        percent(fmean(before)),
+        percent(fmean(after)),
         _signed_interval(protocol.confidence_interval(changes)),
       ]
     rows.append(row)
@@ -174,6 +180,25 @@ def finetune_table(results: Mapping[str, Any], readout: str) -> Table | None:
     if moved
     else None
   )
+
+
+def coding_table(results: Mapping[str, Any]) -> Table | None:
+  """What a codec leaves of learning: meta losses, the mean over the seeds.
+
+  None where nothing was learned, or codes lose nothing of it.
+  """
+  found: dict[int, list[list[float]]] = {}
+  for run in results["runs"]:
+    for phase in run["phases"]:
+      told = phase.get("diagnostics", {}).get("exemplars", {})
+      losses = [told.get(f"loss_{name}") for name in _CODED]
+      if all(isinstance(loss, float) for loss in losses):
+        found.setdefault(phase["phase"], []).append(losses)
+  rows = [
+    [str(phase), *(f"{fmean(each):.4f}" for each in zip(*seeds, strict=True))]
+    for phase, seeds in sorted(found.items())
+  ]
+  return Table(["phase", *_CODED.values()], rows) if rows else None
 
 
 def paired_difference(

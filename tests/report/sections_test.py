@@ -24,6 +24,15 @@ def test_numbers_need_no_figures(run):
   assert not {"Confusions", "Training", "Kept and lost"} & titles
 
 
+def test_what_coding_leaves_of_learning_is_told(run):
+  assert make(sections.exemplars, run) is None
+  losses = {"loss_before": 2.0, "loss_learned": 1.0, "loss_kept": 1.5}
+  for seed in run.results["runs"]:
+    seed["phases"][0]["diagnostics"] = {"exemplars": losses}
+  body = make(sections.exemplars, run).body
+  assert "as the codec keeps them" in body and "1.5000" in body
+
+
 def test_one_seed_needs_no_table_of_seeds(tmp_path):
   run = load_run(report_fixture.write(tmp_path / "run", seeds=(0,)))
   assert make(sections.seeds, run) is None

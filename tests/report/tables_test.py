@@ -81,6 +81,22 @@ def test_finetune_table_only_when_something_moved(tmp_path):
   assert tables.finetune_table(results, "head") is None
 
 
+def test_what_coding_leaves_of_learning(results):
+  assert tables.coding_table(results) is None
+  for seed, run in enumerate(results["runs"]):
+    run["phases"][1]["diagnostics"] = {
+      "exemplars": {
+        "loss_before": 2.0 + seed,
+        "loss_learned": 1.0,
+        "loss_kept": 1.25 + seed / 2,
+      }
+    }
+  table = tables.coding_table(results)
+  assert table.header == ["phase", "before", "learned", "learned, then coded"]
+  # The means of 2 and 3, 1 and 1, 1.25 and 1.75.
+  assert table.rows == [["1", "2.5000", "1.0000", "1.5000"]]
+
+
 def test_comparison_pairs_seeds(results):
   other = json.loads(json.dumps(results))
   for run, gain in zip(other["runs"], (0.01, 0.03), strict=True):
