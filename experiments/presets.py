@@ -36,6 +36,7 @@ _CIFAR100_SHORT = dict(
   exemplars="herding",  # docs/choosing.md tells why.
   epochs=10,
   base_epochs=20,
+  curve="cosine",  # results/studies/curves.md tells why.
   finetune="head",  # results/defaults tells why.
   finetune_epochs=10,
 )
@@ -53,9 +54,7 @@ _CIFAR100 = {
     finetune_epochs=10,
   ),
   "short": _CIFAR100_SHORT,
-  "best": _best(
-    _CIFAR100_SHORT, 32, epochs=5, finetune_epochs=2, curve="cosine"
-  ),
+  "best": _best(_CIFAR100_SHORT, 32, epochs=5, finetune_epochs=2),
   "smoke": dict(
     net="resnet8",
     finetune="head",

@@ -41,8 +41,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
   "short": dict(
     _CHOSEN,
     finetune="head",
-    base=Schedule(20, milestones=(10, 15)),
-    train=Schedule(10, milestones=(5, 7)),
+    base=Schedule(20, milestones=(), curve="cosine"),
+    train=Schedule(10, milestones=(), curve="cosine"),
     balance=Schedule(10, 0.01, ()),
   ),
   "best": dict(
