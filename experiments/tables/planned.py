@@ -10,7 +10,7 @@ from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report.tables import REPORTED, Table, interval
 
-_WIDEST = 10  # Phases that fit beside each other.
+_MOST_PHASES = 10  # That fit beside each other.
 
 
 def introduction(sheet: Sheet, plan: Plan) -> list[str]:
@@ -71,24 +71,17 @@ def _measured(sheet, phases):
 
 def _by_phase(sheet, phases):
   """Accuracies phase by phase; None where those are too many to read."""
-  if phases > _WIDEST:
-    return None
-  done = [
-    (row.label, found)
-    for row in sheet.shown
-    if (found := sheet.of(row.name, phases))
-  ]
-  if not done:
-    return None
-  seen = done[0][1][0]["classes_seen"]
   rows = [
-    [label, *(_estimate(found, _after(i)) for i in range(len(seen)))]
-    for label, found in done
+    [row.label, *(_estimate(found, _reported(i)) for i in range(phases + 1))]
+    for row in sheet.shown
+    if phases <= _MOST_PHASES and (found := sheet.of(row.name, phases))
   ]
-  return Table(["row", *(f"{n} classes" for n in seen)], rows)
+  header = ["row", *(f"phase {i}" for i in range(phases + 1))]
+  return Table(header, rows) if rows else None
 
 
-def _after(phase: int) -> Callable[[Cell], float]:
+def _reported(phase: int) -> Callable[[Cell], float]:
+  """What a cell reports of a phase."""
   return lambda cell: cell["accuracy"]["final"][cell["readout"]][phase]
 
 

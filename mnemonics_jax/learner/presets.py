@@ -14,6 +14,9 @@ _KEPT = dict(memory="per_class:20", codec="raw")
 _LEARNED = dict(_KEPT, exemplars="mnemonics")
 _CHOSEN = dict(_KEPT, exemplars="herding")  # docs/choosing.md tells why.
 
+# results/studies/curves.md tells why it is a cosine.
+_COSINE_20 = Schedule(20, milestones=(), curve="cosine")
+
 # As many bytes as 20 raw images take, of whatever size.
 _RAW_20 = lambda shape: f"per_class_bytes:{20 * math.prod(shape)}"
 
@@ -41,7 +44,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
   "short": dict(
     _CHOSEN,
     finetune="head",
-    base=Schedule(20, milestones=(), curve="cosine"),
+    base=_COSINE_20,
     train=Schedule(10, milestones=(), curve="cosine"),
     balance=Schedule(10, 0.01, ()),
   ),
@@ -50,7 +53,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     memory=_RAW_20,
     codec="jpeg:90",
     finetune="head",
-    base=Schedule(20, milestones=(), curve="cosine"),
+    base=_COSINE_20,
     train=Schedule(5, milestones=(), curve="cosine"),
     balance=Schedule(2, 0.01, ()),
   ),

@@ -149,7 +149,8 @@ def exemplars(run: Run, at: Path) -> Section | None:
   if coded := tables.coding_table(run.results):
     text = (
       "Loss on validation images of a model that is trained on the exemplars: as "
-      "they were chosen, as they were learned, and as the codec keeps them."
+      "they were chosen, as they were learned, and as the codec keeps them; the "
+      "mean over the seeds."
     )
     parts.append(f"<p>{text}</p>{markup.table(coded)}")
   found = {stage: changes.load(run, stage) for stage in changes.STAGES}

@@ -58,15 +58,19 @@ def test_a_rate_that_is_given_is_that_of_phase_0_too():
   assert "base_learning_rate" not in presets.values("cifar100", "fast", given)
 
 
-def test_what_is_recommended_is_what_was_measured():
-  plan = plan_lib.load(Path(__file__).parents[2] / "results/studies/best.yaml")
-  row = next(row for row in plan.rows if row.name == "best")
+@pytest.mark.parametrize(
+  "preset, study, name",
+  [("best", "best", "best"), ("short", "curves", "cosine")],
+)
+def test_what_is_recommended_is_what_was_measured(preset, study, name):
+  path = Path(__file__).parents[2] / f"results/studies/{study}.yaml"
+  row = next(row for row in plan_lib.load(path).rows if row.name == name)
   short = presets.values("cifar100", "short", row.fixed)
-  measured, best = (
+  measured, recommended = (
     dataclasses.asdict(Settings("cifar100", "", **values))
-    for values in (short | dict(row.fixed), presets.of("cifar100")["best"])
+    for values in (short | dict(row.fixed), presets.of("cifar100")[preset])
   )
-  assert measured == best
+  assert measured == recommended
 
 
 def test_others_are_treated_like_cifar():

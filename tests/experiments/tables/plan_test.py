@@ -1,5 +1,6 @@
 """A plan is read as flags would be, and its mistakes are told in a sentence."""
 
+import json
 from pathlib import Path
 import re
 
@@ -8,6 +9,7 @@ import pytest
 from support import command, tables
 from support.plans import request, write
 
+from experiments.paper import departures
 from experiments.tables import plan as plan_lib
 from experiments.tables.request import request_from_flags
 from mnemonics_jax.errors import UserError
@@ -102,6 +104,22 @@ def test_the_plans_of_the_repository_can_be_run(monkeypatch):
   assert plans
   for path in plans:
     assert plan_lib.load(path).rows, path
+
+
+@pytest.mark.parametrize(
+  "path",
+  sorted((ROOT / "results/studies").glob("*.json")),
+  ids=lambda p: p.stem,
+)
+def test_plans_still_say_what_was_measured(monkeypatch, path):
+  """A preset that changes must not change what cells were; their plan says it."""
+  monkeypatch.chdir(ROOT)
+  with flagsaver.as_parsed(plan=str(path.with_suffix(".yaml"))):
+    asked = request_from_flags()
+  rows = {row.name: row for row in asked.available}
+  for key, cell in json.loads(path.read_text())["cells"].items():
+    settings = asked.settings(rows[cell["row"]], cell["phases"], cell["seed"])
+    assert departures(settings, None) == cell["departures"], key
 
 
 def test_made_up_tables_still_have_their_directory(tmp_path):

@@ -9,6 +9,7 @@ from support import report_fixture
 from support.plans import PLAN, request, write
 
 from experiments import running
+from experiments.tables import planned
 from experiments.tables.filling import fill
 from experiments.tables.request import request_from_flags
 from mnemonics_jax import data
@@ -46,11 +47,19 @@ def test_what_is_measured_stands_beside_the_plan(measured):
   assert "| four times | 2 | **89.00 ±" in text
   assert "| four times | 2 | +10.00 ± 0.00 | **+10.00 ± 0.00** |" in text
   assert "## N = 2, reported read-out after each phase, in percent" in text
-  assert "| row | 3 classes | 4 classes | 5 classes |" in text
+  assert "| row | phase 0 | phase 1 | phase 2 |" in text
   # 90 and 88: half of their difference times Student's 12.71 for two seeds.
   assert "| once | 89.00 ± 12.71 | 79.00 ± 12.71 | 69.00 ± 12.71 |" in text
   assert "paper" not in text.partition("Where from")[0].lower()
   assert asked.plan.path.with_name("often_n2.png").exists()
+
+
+def test_many_phases_are_left_to_the_picture(measured, monkeypatch):
+  asked, digits, _ = measured
+  monkeypatch.setattr(planned, "_MOST_PHASES", 1)
+  fill(asked, digits)
+  text = asked.plan.path.with_suffix(".md").read_text()
+  assert "| once | 2 | **79.00 ±" in text and "| phase 0" not in text
 
 
 def test_written_cells_outlive_their_runs(measured, tmp_path):
