@@ -41,6 +41,7 @@ flags.FLAGS.mark_as_parsed()
 
 # Files that take longest, of tests that are not slow.
 _LONG = (
+  "version",
   "parallel/mesh",
   "notebooks",
   "readme",

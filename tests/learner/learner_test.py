@@ -137,7 +137,10 @@ def with_room(learner, known, room):
 @pytest.mark.parametrize(
   "options",
   [
-    dict(exemplars="mnemonics", adjust=True, finetune="head"),
+    pytest.param(
+      dict(exemplars="mnemonics", adjust=True, finetune="head"),
+      marks=pytest.mark.slow,
+    ),
     dict(method="bic"),
   ],
 )
