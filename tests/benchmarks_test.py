@@ -184,8 +184,12 @@ def test_streaming_quick(tmp_path):
 
 @pytest.mark.slow
 def test_replay_quick(tmp_path):
-  results, _ = _quick("replay", tmp_path, "--forms=herding,selected,low")
+  results, text = _quick(
+    "replay", tmp_path, "--forms=herding,selected,low", "--seeds=0,1"
+  )
   (part,) = results.values()
+  assert part["seeds"] == [0, 1]
+  assert text.count("After an imitated next phase") == 2  # One for each seed.
   rows = {row["form"]: row for row in part["rows"]}
   assert rows["herding"]["loss_difference"] == 0
   assert rows["low"]["change"] > 0 == rows["selected"]["change"]
