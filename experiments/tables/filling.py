@@ -118,9 +118,10 @@ def _work(request, dataset):
 def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
   """All cells by key as they are on disk, and the runs that are missing.
 
-  A cell that has been written is finished even if its run is elsewhere, or gone. Nor
-  does a run of later code replace it, whose model of phase 0 may be another than
-  that of the cells it is paired with.
+  A cell that has been written is finished even if its run is elsewhere, or gone, or
+  was begun anew. Nor does a run of later code replace it, whose model of phase 0 may
+  be another than that of the cells it is paired with. A run whose files are damaged
+  goes on.
   """
   written = read_cells(request, data)
   cells, tasks = {}, []
@@ -135,7 +136,7 @@ def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
       cell = table_cells.finished(cell, done)
       if written_once and known.get("code") != cell["code"]:
         cell = known
-    elif written_once and not workdir.exists():
+    elif written_once and not layout.results_path(workdir).exists():
       cell = known
     else:
       tasks.append(_Task(row, settings, workdir, cell))

@@ -138,6 +138,9 @@ def test_a_run_of_other_code_does_not_replace_what_was_written(
   (workdir / "config.json").write_text(json.dumps(config))
   (after,) = fill(request, digits).cells
   assert after == before
+  (workdir / "results.json").unlink()  # It was interrupted.
+  (after,) = fill(request, digits).cells
+  assert after == before
 
 
 @pytest.mark.parametrize("name", ["results.json", "config.json"])
