@@ -41,7 +41,7 @@ def environment() -> dict[str, Any]:
     "python": platform.python_version(),
     "packages": {name: _version(name) for name in _PACKAGES},
     **_commit(),
-    "machine": f"{platform.system()} {platform.machine()}",
+    "machine": _machine(),
     "devices": [device.device_kind for device in used],
     convolutions.FIELD: convolutions.used(),
     "processes": jax.process_count(),
@@ -126,6 +126,17 @@ def _commit() -> dict[str, Any]:
   except (OSError, subprocess.CalledProcessError):
     return {"git_commit": None, "git_dirty": None}
   return {"git_commit": commit, "git_dirty": bool(changes)}
+
+
+def _machine():
+  """System and processor, on which durations depend."""
+  name = f"{platform.system()} {platform.machine()}"
+  try:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+  except OSError:  # Not on Linux.
+    lines = [f"model name: {platform.processor()}"]
+  models = {x.partition(":")[2].strip() for x in lines if "model name" in x}
+  return ", ".join([name, *sorted(models - {"", platform.machine()})])
 
 
 def _version(name):

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 from pathlib import Path
+import platform
 import subprocess
 import sys
 
@@ -17,6 +18,21 @@ def test_it_tells_what_it_takes_to_repeat_a_run():
   assert found["packages"]["jax"] == importlib.metadata.version("jax")
   assert found["devices"] == ["cpu"] and found["processes"] == 1
   assert found["created"].endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+  "lines, name",
+  [
+    ("model name\t: Xeon\nflags\t: fma\nmodel name\t: Xeon\n", ", Xeon"),
+    ("processor\t: 0\n", ""),  # As on ARM.
+  ],
+)
+def test_a_machine_is_called_by_its_processor(monkeypatch, lines, name):
+  monkeypatch.setattr(Path, "read_text", lambda *_, **__: lines)
+  monkeypatch.setattr(platform, "system", lambda: "Linux")
+  monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+  found = environment.environment()["machine"]
+  assert found == f"Linux x86_64{name}"
 
 
 def test_only_what_may_change_numbers_is_told():
