@@ -183,6 +183,13 @@ class Config:
     return Level.of(self.bilevel, self.model, self.method, augment, self.codec)
 
   @property
+  def imitating(self) -> Level:
+    """The exemplar level whose base level is the training of the next phase."""
+    return self.level.imitating(
+      self.model, self.method, self.train.learning_rate
+    )
+
+  @property
   def learned(self) -> bool:
     """Whether new exemplars are learned."""
     return self.exemplars == "mnemonics"

@@ -58,7 +58,7 @@ def _meta_work(config, exemplars, data, chunks, imitate=False):
   exemplars, data = exemplars / chunks, data / chunks
   level = config.level.config
   if imitate:
-    level = config.level.imitating(config.model, config.method).config
+    level = config.imitating.config
     exemplars = 2 * IMITATED_BATCH
   meta_steps = level.steps_per_epoch or math.ceil(data / level.batch_size)
   passes = exemplars

@@ -81,7 +81,7 @@ class _MethodLoss:
     images, labels = batch.images[rows], batch.labels[rows]
     params = _held(variables["params"], known["rows"])
     variables = variables | {"params": params}
-    student, _ = forward(self.model, self.method, variables, images)
+    student, _ = forward(self.model, self.method, variables, images, train=True)
     teacher, _ = forward(self.model, self.method, known["teacher"], images)
     classes = Classes(known["old"], known["new"])
     return self.method.loss(student, teacher, labels, classes)[0]
@@ -132,17 +132,19 @@ class Level(NamedTuple):
     )
     return cls(_MethodLogits(model, method), config.resolve())
 
-  def imitating(self, model: Model, method: Method) -> "Level":
+  def imitating(self, model: Model, method: Method, rate: float) -> "Level":
     """The same, but the base level is the training of another phase.
 
-    It trains the whole network with the method's own loss; `imitation.imitated`
-    gives it what it trains on.
+    It trains the whole network with the method's own loss, on the statistics of
+    its batches: frozen ones bear no rate at which a phase trains.
+    `imitation.imitated` gives it what it trains on.
     """
     config = dataclasses.replace(
       self.config,
       scope="all",
-      inner_lr=None,
+      inner_lr=rate,
       inner_batch_size=IMITATED_BATCH,
+      batch_norm="batch",
       batch_size=None,
       features_fn=None,
       head_fn=None,

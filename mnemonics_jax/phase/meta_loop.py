@@ -23,8 +23,8 @@ from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
-# Validation images of a meta step for models that drift.
-_DRIFT_BATCH = 512
+# Validation images of a meta step for models whose features change with it.
+_MOVING_BATCH = 512
 # Of what learned images have a loss: as they were, as learned, as kept.
 _JUDGED = ("before", "learned", "kept")
 
@@ -69,13 +69,13 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
       phase, variables, images, labels, level.config.inner_steps
     )
     if follow is not None:
-      level = level.imitating(settings.model, settings.method)
+      level = settings.imitating
       start, active, more["inner_data"] = follow
   valid_rows = options.pop("valid_rows")
   config = level.config
-  if settings.drift:  # Features are new in every step.
+  if settings.drift or settings.imitate:
     config = dataclasses.replace(
-      config, batch_size=settings.bilevel.batch_size or _DRIFT_BATCH
+      config, batch_size=settings.bilevel.batch_size or _MOVING_BATCH
     )
   rows, valid_rows = mesh.round_up(rows), mesh.round_up(valid_rows)
   inputs, input_labels = valid
@@ -90,9 +90,10 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
   @functools.cache  # What was learned before an interruption needs none.
   def problem():
     if settings.drift:
-      more["starts"] = imitation.drifted(
+      copies = imitation.drifted(
         phase, variables, images, labels, settings.drift
       )
+      more["starts"] = jax.vmap(level.start)(copies)
     return bilevel.prepare(
       exemplars,
       start,

@@ -9,6 +9,7 @@ import pytest
 from support import tiny
 
 from mnemonics_jax import UserError, memory, methods, phase
+from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.phase import imitation
 from mnemonics_jax.phase.level import IMITATED
 from mnemonics_jax.phase.sgd import forward
@@ -98,7 +99,8 @@ def test_copies_drift_each_in_its_own_way():
 
 
 def test_a_base_level_is_the_training_of_the_next_phase():
-  """Its loss is the method's, with Θ as the teacher; padding does not count."""
+  """Its loss is the method's, with Θ as the teacher, on statistics of the batch and
+  at the rate of a phase; padding does not count."""
   _, second, last = _phases()
   images, labels = _exemplars(second)
   found = imitation.imitated(second, second.state.variables, images, labels, 4)
@@ -110,11 +112,15 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   assert set(np.unique(classes[:, 32:]).tolist()) == {0, 1, 2}
   assert found.active.tolist() == [True] * 5 + [False]
   config = second.config
-  loss = config.level.imitating(config.model, config.method).config.inner_loss
+  recipe = config.imitating.config
+  assert (recipe.inner_lr, recipe.batch_norm) == (0.05, "batch")
+  loss = recipe.inner_loss
   batch = Exemplars(pixels[0], classes[0], jnp.ones(64, bool))
   value = loss(found.variables, batch)
   beside = found.variables[IMITATED]
-  student, _ = forward(config.model, config.method, found.variables, pixels[0])
+  student, _ = forward(
+    config.model, config.method, found.variables, pixels[0], train=True
+  )
   teacher, _ = forward(
     config.model, config.method, second.state.variables, pixels[0]
   )
@@ -147,6 +153,22 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   )
 
 
+def test_exemplars_learn_through_the_imitated_training():
+  """It leaves a classifier, and its loss on real images falls."""
+  schedule = phase.Schedule(epochs=40, milestones=(), batch_size=16)
+  recipe = BilevelConfig(
+    inner_steps=5, epochs=6, steps_per_epoch=5, outer_lr=0.02, max_change=None
+  )
+  config, stream = tiny.setup(
+    methods.LUCIR(), base=schedule, train=schedule, exemplars="mnemonics",
+    imitate=True, bilevel=recipe,
+  )  # fmt: skip
+  _, result = phase.run_phase(phase.begin_run(0, config), stream[0], config)
+  losses = result.diagnostics["exemplars"]["loss"]
+  assert losses[0] < np.log(4)  # Four classes compete.
+  assert losses[-1] < 0.97 * losses[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [dict(drift=1), dict(imitate=True)])
 def test_exemplars_are_learned_for_it_in_every_phase(form):
@@ -162,6 +184,18 @@ def test_exemplars_are_learned_for_it_in_every_phase(form):
     assert np.isfinite(told["loss"]).all()
     assert 0 < told["max_change"] <= 2
   assert state.memory.counts.tolist() == [3, 3, 3, 3]
+
+
+def test_scales_and_shifts_are_learned_over_copies_that_drift_too():
+  recipe = dataclasses.replace(tiny.RECIPE, epochs=1, scope="transfer")
+  config, stream = tiny.setup(
+    methods.LUCIR(), base=SHORT, train=SHORT, exemplars="mnemonics",
+    bilevel=recipe, drift=1,
+  )  # fmt: skip
+  _, result = phase.run_phase(
+    phase.begin_run(0, config), stream[0], config, **UNTRAINED
+  )
+  assert np.isfinite(result.diagnostics["exemplars"]["loss"]).all()
 
 
 def test_both_at_once_are_refused():

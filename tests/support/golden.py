@@ -42,8 +42,8 @@ RUNS = {
     _COMMON, exemplars="mnemonics", drift=1,
     bilevel=dataclasses.replace(tiny.RECIPE, epochs=1, frequencies=3),
   ),
-  "lwf imitated": dict(
-    _COMMON, exemplars="mnemonics", imitate=True,
+  "lucir imitated": dict(
+    _COMMON, split=(2, 1, 1), exemplars="mnemonics", imitate=True,
     bilevel=dataclasses.replace(tiny.RECIPE, epochs=1, inner_steps=2),
   ),
   "lwf coded": dict(
