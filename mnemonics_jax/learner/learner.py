@@ -168,9 +168,10 @@ class Learner:
   ) -> Config:
     """Of the phase that brings images with these labels."""
     counts = np.zeros(0, int) if state is None else state.memory.counts
+    imitates = bool(self.drift or self.imitate)  # As many new classes as these.
     shape = OpenShape(
       phases,
-      room_for(sum(phases)),
+      room_for(sum(phases) + imitates * phases[-1]),
       images=len(labels),
       largest_class=int(np.bincount(labels).max()),
       exemplars=int(counts.sum()),

@@ -174,7 +174,7 @@ class Config:
   @functools.cached_property
   def sizes(self) -> Sizes:
     """Of all arrays, from the data and the memory."""
-    return derive(self.shape, self.memory)
+    return derive(self.shape, self.memory, imitates=self.drift > 0)
 
   @functools.cached_property
   def level(self) -> Level:

@@ -79,6 +79,12 @@ def _rotated(images, turns):
 def _follows(phase, variables, images, labels):
   """The imitated phase after one that ends with these exemplars."""
   memory = memory_lib.store(phase.state.memory, images, labels)
+  memory = memory_lib.discard(
+    None,
+    memory,
+    phase.most(memory.counts),
+    bytes_allowance=phase.bytes_allowance,
+  )
   split, number = phase.config.shape.classes_per_phase, phase.state.phase
   classes = split[min(number + 1, len(split) - 1)]
   return next_phase(phase, variables, memory, classes)

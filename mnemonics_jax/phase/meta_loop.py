@@ -245,9 +245,10 @@ def in_chunks(
     )  # fmt: skip
     return change(learned, history, losses)
   learned, histories, all_losses = images.copy(), [], []
-  # Shapes that all chunks share.
+  # Shapes that all chunks share. Old classes of a learner may have more exemplars
+  # than new ones.
   size = {
-    "rows": config.sizes.class_exemplars,
+    "rows": max(config.sizes.class_exemplars, int(np.bincount(labels).max())),
     "valid_rows": config.sizes.class_images,
   }
   rows = {name: len(chunks[0]) * size[name] for name in rows}

@@ -76,16 +76,30 @@ class OpenShape(NamedTuple):
     return False
 
 
-def derive(shape: StreamShape | OpenShape, policy: MemoryPolicy) -> Sizes:
-  """The sizes that these data and this memory lead to."""
+def derive(
+  shape: StreamShape | OpenShape, policy: MemoryPolicy, imitates: bool = False
+) -> Sizes:
+  """The sizes that these data and this memory lead to.
+
+  Args:
+    shape: of the data.
+    policy: what may be kept of them.
+    imitates: whether a phase also trains as the next one would: on images of its
+      own classes, as many as come next, and on all that it keeps.
+  """
   if isinstance(shape, OpenShape):
-    return _of_phase(shape, policy)
+    return _of_phase(shape, policy, imitates)
   images, per_phase = shape.class_sizes, shape.classes_per_phase
   largest = max(images)
   kept = lambda seen: memory_lib.kept(policy, seen, largest)
   borders = itertools.pairwise(itertools.accumulate(per_phase, initial=0))
   phases = list(borders)
   pools = [sum(images[start:stop]) + kept(start) for start, stop in phases]
+  if imitates:
+    pools += [
+      sum(images[start : min(start + coming - stop, stop)]) + kept(stop)
+      for (start, stop), (_, coming) in itertools.pairwise(phases)
+    ]
   new = [kept(stop) // stop * (stop - start) for start, stop in phases[1:]]
   return Sizes(
     pool=sum(images) if shape.joint else max(pools),
@@ -97,16 +111,17 @@ def derive(shape: StreamShape | OpenShape, policy: MemoryPolicy) -> Sizes:
   )
 
 
-def _of_phase(shape, policy):
+def _of_phase(shape, policy, imitates):
   allowance = policy.allowance(sum(shape.classes_per_phase))
   per_class = min(allowance, shape.largest_class)
-  pool = round_up(shape.images + shape.exemplars)
+  new = shape.classes_per_phase[-1] * per_class
+  pool = round_up(shape.images + shape.exemplars + (new if imitates else 0))
   return Sizes(
     pool=pool,
     later_pool=pool,
     class_images=round_up(shape.largest_class),
     class_exemplars=per_class,
-    new_exemplars=round_up(shape.classes_per_phase[-1] * per_class),
+    new_exemplars=round_up(new),
     old_exemplars=round_up(shape.exemplars),
   )
 

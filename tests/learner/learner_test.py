@@ -291,3 +291,23 @@ def test_a_total_budget_shrinks():
   assert known.state.memory.counts[:2].tolist() == [3, 3]
   known = learn(learner, known, "fox owl hen")
   assert known.state.memory.counts[:5].tolist() == [1] * 5
+
+
+EIGHT = "cat dog owl fox bee ant cow pig"
+
+
+@pytest.mark.parametrize("form", [dict(drift=1), dict(imitate=True)])
+def test_a_full_head_gets_room_for_an_imitated_phase(form):
+  """Which trains on more than the phase itself: on what that keeps, too."""
+  learner = make(exemplars="mnemonics", **form)
+  known = learn(learner, None, EIGHT, each=3)
+  assert len(known.state.memory.counts) == 16
+  known = learn(learner, known, "hen")  # As before, but for the imitation.
+  assert known.state.memory.counts.tolist() == [2] * 9 + [0] * 7
+
+
+def test_old_classes_may_have_more_to_adjust_than_new_ones_keep():
+  learner = make(memory="total:12", adjust=True, exemplar_chunk=1)
+  known = learn(learner, None, "cat dog", each=6)
+  known = learn(learner, known, "owl fox bee", each=6)
+  assert known.state.memory.counts[:5].tolist() == [2] * 5

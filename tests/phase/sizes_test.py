@@ -58,6 +58,19 @@ def test_of_a_whole_run():
   assert sizes.new_exemplars == 5 and sizes.old_exemplars == 15
 
 
+def test_an_imitated_phase_may_be_larger():
+  shape = StreamShape((40, 30, 90, 10), (1, 2, 1), GREY)
+  # Phase 1 has 120 + 5; after it come 30, its first, + 15. After phase 0, 40 + 5.
+  assert derive(shape, PerClass(5), imitates=True).pool == 125
+  shape = StreamShape((90, 10, 10, 10), (1, 1, 2), GREY)
+  # Phase 0 has 90, and what follows it 90 + 5.
+  assert derive(shape, PerClass(5), imitates=True).pool == 95
+  assert derive(shape, PerClass(5)).pool == 90
+  # A learner: 70 new images, 50 old exemplars and 2 · 10 new ones are 140.
+  shape = OpenShape((5, 2), 8, 70, 40, 50, GREY)
+  assert derive(shape, PerClass(10), imitates=True).pool == 192
+
+
 def test_an_open_shape_asks_for_nothing_of_the_past():
   shape = OpenShape((5, 2), 8, 70, 40, 50, GREY)
   assert shape.smallest_class is None and not shape.joint
