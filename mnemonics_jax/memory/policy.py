@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 import dataclasses
+from functools import partial
+import math
 import numbers
 import re
 
@@ -84,10 +86,12 @@ class PerClassBytes:
   Attributes:
     bytes: of the codes of a class.
     images: never more of a class; `fit` finds it. Shapes follow from it.
+    size: bytes of an image, about; `fit` measures it.
   """
 
   bytes: int
   images: int | None = None
+  size: int | None = None
 
   def __post_init__(self):
     _check_budget(self, self.bytes)
@@ -117,10 +121,12 @@ class TotalBytes:
   Attributes:
     bytes: of all codes together.
     images: never more of all classes; `fit` finds it. Shapes follow from it.
+    size: bytes of an image, about; `fit` measures it.
   """
 
   bytes: int
   images: int | None = None
+  size: int | None = None
 
   def __post_init__(self):
     _check_budget(self, self.bytes)
@@ -171,7 +177,7 @@ def parse(text: str | MemoryPolicy) -> MemoryPolicy:
   """Reads what `str` makes of a policy; a policy itself passes.
 
   >>> parse("total:2000"), parse("per_class_bytes:61440")
-  (Total(images=2000), PerClassBytes(bytes=61440, images=None))
+  (Total(images=2000), PerClassBytes(bytes=61440, images=None, size=None))
   """
   if not isinstance(text, str):
     return text
@@ -191,7 +197,7 @@ def fit(policy: MemoryPolicy, codec: Codec, images: Images) -> MemoryPolicy:
 
   >>> from mnemonics_jax.memory.codecs import Raw
   >>> fit(PerClassBytes(61440), Raw(), np.zeros((1, 32, 32, 3), np.uint8))
-  PerClassBytes(bytes=61440, images=20)
+  PerClassBytes(bytes=61440, images=20, size=3072)
   >>> fit(PerClass(5), Raw(), np.zeros((1, 32, 32, 3), np.uint8))
   PerClass(images=5)
 
@@ -213,8 +219,28 @@ def fit(policy: MemoryPolicy, codec: Codec, images: Images) -> MemoryPolicy:
     )
   more = 1 if codec.exact else _MORE
   return dataclasses.replace(
-    policy, images=int(more * policy.bytes / sizes.mean())
+    policy,
+    images=int(more * policy.bytes / sizes.mean()),
+    size=math.ceil(sizes.mean()),
   )
+
+
+def expected(policy: MemoryPolicy, classes_seen: int) -> int:
+  """Exemplars of a class that will be kept, if their codes are as measured.
+
+  >>> expected(Total(100), 10)
+  10
+  >>> expected(TotalBytes(9000, images=30, size=400), 10)  # Shapes have room for 3.
+  2
+
+  Args:
+    policy: the budget.
+    classes_seen: how many classes share it.
+  """
+  in_bytes = isinstance(policy, PerClassBytes | TotalBytes)
+  if not in_bytes or policy.size is None:
+    return policy.allowance(classes_seen)
+  return policy.bytes_allowance(classes_seen) // policy.size
 
 
 def check(
@@ -237,7 +263,11 @@ def check(
   """
   classes = sum(classes_per_phase)
   in_bytes = isinstance(policy, PerClassBytes | TotalBytes)
-  if policy.allowance(classes) < 1:
+  # A learner sees how large the codes of its classes are.
+  known = (
+    policy.allowance if smallest_class is None else partial(expected, policy)
+  )
+  if known(classes) < 1:
     if in_bytes:
       raise UserError(
         "memory",

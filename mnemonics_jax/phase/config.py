@@ -153,7 +153,7 @@ class Config:
   def _check_memory(self, least, reason):
     """Refuses a memory that ends with fewer exemplars of a class."""
     classes = sum(self.shape.classes_per_phase)
-    left = self.memory.allowance(classes)
+    left = memory_lib.expected(self.memory, classes)
     if left < least:
       kind = str(self.memory).split(":")[0]
       enough = least * (classes if kind == "total" else 1)

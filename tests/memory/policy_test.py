@@ -88,7 +88,7 @@ def test_bytes_are_as_many_images_as_fit_and_half_as_many_more():
   assert total.bytes_allowance(7, shared=300) == 100
   # Of images that are kept as they are, the number is known.
   raw = fit(memory.PerClassBytes(1000), memory.Raw())
-  assert raw == memory.PerClassBytes(1000, images=5)
+  assert raw == memory.PerClassBytes(1000, images=5, size=192)
   assert fit(raw) == raw and fit(memory.Total(3)) == memory.Total(3)
   assert memory.Total(3).bytes_allowance(2) is None
   assert memory.PerClass(3).bytes_allowance(2) is None
@@ -104,3 +104,13 @@ def test_bytes_that_hold_nothing_are_refused():
   memory.check(few, (2, 2), smallest_class=1)  # Of a small class all are kept.
   with pytest.raises(UserError, match=r"memory\.fit"):
     memory.PerClassBytes(99).allowance(3)
+
+
+def test_bytes_that_will_not_hold_an_image_of_each_class_are_refused():
+  """Although shapes have room for half as many images more."""
+  policy = memory.TotalBytes(3900, images=14, size=400)
+  assert policy.allowance(10) == 1
+  memory.check(policy, (5, 4), smallest_class=9)  # 433 bytes of each.
+  with pytest.raises(UserError, match="of each of 10 classes"):
+    memory.check(policy, (5, 5), smallest_class=9)  # 390 of each.
+  memory.check(policy, (5, 5), smallest_class=None)  # A learner will see.
