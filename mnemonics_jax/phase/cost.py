@@ -12,6 +12,7 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.config import Config
+from mnemonics_jax.phase.imitation import DRIFT_EPOCHS
 from mnemonics_jax.phase.level import IMITATED_BATCH
 from mnemonics_jax.phase.run import begin_run
 
@@ -24,7 +25,8 @@ def phase_work(config: Config) -> list[float]:
   assert isinstance(config.shape, StreamShape)
   sizes, work, seen = config.shape.class_sizes, [], 0
   kept = lambda classes: memory_lib.kept(config.memory, classes, max(sizes))
-  for phase, arriving in enumerate(config.shape.classes_per_phase):
+  split = config.shape.classes_per_phase
+  for phase, arriving in enumerate(split):
     old, seen = seen, seen + arriving
     schedule = config.train if phase else config.base
     if config.method.joint:
@@ -43,6 +45,11 @@ def phase_work(config: Config) -> list[float]:
       valid = sum(sizes[old:seen]) + old_ones
       counts = exemplars, valid, chunks(arriving)
       steps += _meta_work(config, *counts, imitate=config.imitate) / batch
+      if config.drift and seen < sum(split):  # Copies begin an imitated phase.
+        coming = min(arriving, split[phase + 1])
+        pool = sum(sizes[old : old + coming]) + kept(seen)
+        short = min(config.train.epochs, DRIFT_EPOCHS) * config.train.steps(pool)
+        steps += _WITH_TEACHER * config.drift * short
     if config.adjust and old and not config.method.joint:
       others = kept(old) * (1 - 1 / config.adjust_parts)
       steps += _meta_work(config, kept(old), others, chunks(old)) / batch

@@ -23,7 +23,7 @@ from mnemonics_jax.phase.level import IMITATED, IMITATED_BATCH
 from mnemonics_jax.phase.train import begin_model, train_model
 from mnemonics_jax.types import PhaseState, Variables
 
-_DRIFT_EPOCHS = 2
+DRIFT_EPOCHS = 2
 
 
 def next_phase(
@@ -110,7 +110,7 @@ def drifted(
   if not follow.data.new_classes:  # The head is full: nothing will follow.
     return jax.tree.map(lambda x: jnp.asarray(x)[None], variables)
   short = dataclasses.replace(
-    phase.config.train, epochs=min(phase.config.train.epochs, _DRIFT_EPOCHS)
+    phase.config.train, epochs=min(phase.config.train.epochs, DRIFT_EPOCHS)
   )
   config = dataclasses.replace(phase.config, train=short, transfer="none")
   found = [variables]

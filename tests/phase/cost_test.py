@@ -56,7 +56,14 @@ def test_work_of_learned_exemplars_is_counted_too():
   learned = [passes(9), passes(3), passes(6)]
   adjusted = [0, passes(9), passes(12)]
   parts = zip(trained, learned, adjusted, strict=True)
-  assert cost.phase_work(config) == pytest.approx([sum(p) for p in parts])
+  found = [sum(p) for p in parts]
+  assert cost.phase_work(config) == pytest.approx(found)
+  # Split 3, 1, 2: copies begin with 12 images of one class, and 9 or 12 exemplars.
+  copies = [4 / 3 * 3 * 2, 4 / 3 * 3 * 2, 0]
+  config = dataclasses.replace(config, drift=3)
+  assert cost.phase_work(config) == pytest.approx(
+    [a + b for a, b in zip(found, copies, strict=True)]
+  )
 
 
 @pytest.mark.slow
