@@ -48,7 +48,9 @@ def phase_work(config: Config) -> list[float]:
       if config.drift and seen < sum(split):  # Copies begin an imitated phase.
         coming = min(arriving, split[phase + 1])
         pool = sum(sizes[old : old + coming]) + kept(seen)
-        short = min(config.train.epochs, DRIFT_EPOCHS) * config.train.steps(pool)
+        short = min(config.train.epochs, DRIFT_EPOCHS) * config.train.steps(
+          pool
+        )
         steps += _WITH_TEACHER * config.drift * short
     if config.adjust and old and not config.method.joint:
       others = kept(old) * (1 - 1 / config.adjust_parts)
