@@ -72,12 +72,20 @@ def _measured(sheet, phases):
 def _by_phase(sheet, phases):
   """Accuracies phase by phase; None where those are too many to read."""
   rows = [
-    [row.label, *(_estimate(found, _reported(i)) for i in range(phases + 1))]
+    [row.label, *(_estimate(found, _reported(i)) for i in range(_count(found)))]
     for row in sheet.shown
     if phases <= _MOST_PHASES and (found := sheet.of(row.name, phases))
   ]
-  header = ["row", *(f"phase {i}" for i in range(phases + 1))]
-  return Table(header, rows) if rows else None
+  if not rows:
+    return None
+  most = max(map(len, rows))
+  header = ["row", *(f"phase {i}" for i in range(most - 1))]
+  return Table(header, [[*row, *["–"] * (most - len(row))] for row in rows])
+
+
+def _count(cells: list[Cell]) -> int:
+  """Phases of a run: not N + 1 where there is no base phase."""
+  return len(cells[0]["classes_seen"])
 
 
 def _reported(phase: int) -> Callable[[Cell], float]:
