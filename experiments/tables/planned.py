@@ -23,8 +23,8 @@ def introduction(sheet: Sheet, plan: Plan) -> list[str]:
     f"All rows: {title_of(sheet.dataset)}, {' '.join(given)}, seeds"
     f" {', '.join(map(str, plan.seeds))}. Numbers are means over the seeds that have"
     " finished ± the half-width of a 95 % confidence interval (Student's t). Rows"
-    " with the same method share the models of phase 0, which the first of them"
-    " trains: its minutes include that.",
+    " with the same method and schedule of phase 0 share its models, which the first"
+    " of them trains: its minutes include that.",
   ]
 
 

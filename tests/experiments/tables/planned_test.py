@@ -39,6 +39,7 @@ def test_what_is_measured_stands_beside_the_plan(measured):
   assert text.startswith("# How often\n\nQuestion: Does it help?")
   assert "before any run: Four times if" in text
   assert "--preset=smoke --exemplars=herding, seeds 0, 1." in text
+  assert "same method and schedule of phase 0 share its models, which" in text
   # Seeds 0 and 1 have 80 and 78 (tests/support/report_fixture.py).
   assert "| once | 2 | **79.00 ±" in text
   (once,) = [line for line in text.splitlines() if "| once | 2 | **" in line]
