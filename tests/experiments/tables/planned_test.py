@@ -108,6 +108,13 @@ def test_written_cells_outlive_their_runs(measured, tmp_path):
   changed = {"exemplars": "herding", "epochs": 3}
   fill(request(tmp_path, settings=changed), digits)
   assert len(started) == 8
+  # What was measured before waits until it is asked for again, here or elsewhere.
+  rows = {"same": PLAN["rows"]["once"]}
+  other = write(tmp_path / "other.yaml", rows=rows)
+  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
+    fill(request_from_flags(), digits)
+  fill(asked, digits)
+  assert len(started) == 8
 
 
 def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
