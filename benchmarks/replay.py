@@ -58,22 +58,30 @@ _IMAGES = flags.DEFINE_integer(
   "images_per_class", None, "Train on only the first images of each class."
 )
 _MEMORY = flags.DEFINE_string("memory", None, "Instead of the preset's.")
-_CODEC = flags.DEFINE_string("codec", "raw", "How exemplars are kept.")
+_CODEC = flags.DEFINE_string("codec", None, "Instead of the preset's.")
 
 
-def main(_):
+def settings_from_flags() -> Settings:
+  """What all forms share."""
   quick = _QUICK.value
   dataset = "digits" if quick else _DATASET.value
   common = dict(presets.of(dataset)["smoke" if quick else _PRESET.value])
-  common |= dict(method=_METHOD.value, codec=_CODEC.value, tuning_fraction=0.1)
-  if _MEMORY.value:
-    common["memory"] = _MEMORY.value
-  if _IMAGES.value:
-    common["images_per_class"] = _IMAGES.value
-  settings = Settings(dataset, _PRESET.value, **common)
+  common |= dict(method=_METHOD.value, tuning_fraction=0.1)
+  given = dict(
+    memory=_MEMORY.value,
+    codec=_CODEC.value,
+    images_per_class=_IMAGES.value,
+  )
+  common |= {name: value for name, value in given.items() if value}
+  return Settings(dataset, _PRESET.value, **common)
+
+
+def main(_):
+  settings = settings_from_flags()
+  dataset = settings.dataset
   loaded = data.load(dataset, _DATA_DIR.value)
   found: dict[str, list[dict[str, float]]] = {}
-  results = measure.Results("replay", _OUTPUT.value, quick)
+  results = measure.Results("replay", _OUTPUT.value, _QUICK.value)
   first, seeds = _FORMS.value[0], list(map(int, _SEEDS.value))
   for number, seed in enumerate(seeds, 1):
     base = _base_model(settings, loaded, seed)

@@ -40,7 +40,7 @@ def main() -> None:
   command.run(
     module.main,
     arguments=name in WITH_ARGUMENTS,
-    presets=getattr(module, "presets", None),
+    preset_values=getattr(module, "preset_values", None),
   )
 
 

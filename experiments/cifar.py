@@ -12,14 +12,13 @@ import functools
 
 from absl import flags
 
-from experiments import command, datasets, options
-from experiments import presets as presets_lib
+from experiments import command, datasets, options, presets
 
 flags.adopt_module_key_flags(options)
 flags.declare_key_flag("data_dir")
 flags.declare_key_flag("download")
 
-presets = functools.partial(presets_lib.of, "cifar100")
+preset_values = functools.partial(presets.values, "cifar100")
 
 
 def main(_) -> None:
@@ -27,4 +26,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, presets=presets)
+  command.run(main, preset_values=preset_values)

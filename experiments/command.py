@@ -12,7 +12,6 @@ import sys
 from absl import app, flags
 
 from experiments import help as help_lib
-from experiments.presets import Presets
 from mnemonics_jax.errors import DISK_TROUBLE, UserError, remedy
 from mnemonics_jax.report import WorkdirError
 from mnemonics_jax.runs.signals import Stopped
@@ -24,21 +23,21 @@ def run(
   main: Callable[[Sequence[str]], None],
   *,
   arguments: bool = False,
-  presets: Callable[[], Presets] | None = None,
+  preset_values: help_lib.PresetValues | None = None,
 ) -> None:
   """Runs `main` as a command; a user's mistake is one sentence and exit 2.
 
   Args:
     main: called with the command line that is left after the flags.
     arguments: whether `main` takes arguments that are not flags.
-    presets: tells which there are when flags are known, for its help.
+    preset_values: what a preset says beside flags that are given, for its help.
   """
 
   _open_closed_streams()
 
   def parse(argv):
     if help_lib.asked(argv[1:]):
-      _help(argv, presets)
+      _help(argv, preset_values)
     try:
       rest = FLAGS(argv)
     except (flags.Error, ValueError) as error:
@@ -120,17 +119,17 @@ def check_flags(module: str, others: str) -> None:
       )
 
 
-def _help(argv, presets):
+def _help(argv, preset_values):
   """Prints the help of this command and ends it."""
   rest = [one for one in argv if not help_lib.asked([one])]
   with contextlib.suppress(flags.Error, ValueError):
-    FLAGS(rest, known_only=True)  # For --preset.
+    FLAGS(rest, known_only=True)  # Presets depend on them.
   FLAGS.mark_as_parsed()
   main = sys.modules["__main__"]
   shown = FLAGS.get_key_flags_for_module(sys.argv[0])
   try:
     print(
-      help_lib.text(main.__doc__ or "", shown, presets and presets()),
+      help_lib.text(main.__doc__ or "", shown, preset_values),
       end="",
       flush=True,
     )

@@ -11,12 +11,11 @@ import functools
 
 from absl import flags
 
-from experiments import command, datasets, options
-from experiments import presets as presets_lib
+from experiments import command, datasets, options, presets
 
 flags.adopt_module_key_flags(options)
 
-presets = functools.partial(presets_lib.of, "digits")
+preset_values = functools.partial(presets.values, "digits")
 
 
 def main(_) -> None:
@@ -24,4 +23,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, presets=presets)
+  command.run(main, preset_values=preset_values)

@@ -18,7 +18,7 @@ def check_effect(settings: "Settings", given: Container[str]) -> None:
   """
   for name, other in without_effect(settings).items():
     # What is switched off is only redundant.
-    if name in given and not (name in _STAGES and _off(settings, name)):
+    if name in given and not (name in _SWITCHES and _off(settings, name)):
       raise UserError(
         name,
         f"`{name}` has no effect with {other}",
@@ -35,6 +35,8 @@ _STAGES = (
   "reference_code",
   "rehearsal",
 )
+# Those that have a value for off.
+_SWITCHES = (*_STAGES, "drift", "imitate")
 # Settings that only matter when exemplars are learned, or with a fine-tune.
 _LEARNING = (
   "augment_exemplars",
@@ -49,7 +51,7 @@ _FINETUNING = ("finetune_epochs", "finetune_learning_rate")
 
 
 def _off(settings, name):
-  return getattr(settings, name) in (False, "none", "once")
+  return getattr(settings, name) in (False, 0, "none", "once")
 
 
 def without_effect(settings: "Settings") -> dict[str, str]:

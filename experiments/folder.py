@@ -10,8 +10,14 @@ import functools
 
 from absl import flags
 
-from experiments import class_names, command, datasets, options, running
-from experiments import presets as presets_lib
+from experiments import (
+  class_names,
+  command,
+  datasets,
+  options,
+  presets,
+  running,
+)
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
 
@@ -26,7 +32,7 @@ _NAME = flags.DEFINE_string(
   "name", "folder", "What to call the data in titles and reports."
 )
 
-presets = functools.partial(presets_lib.of, "folder")
+preset_values = functools.partial(presets.values, "folder")
 
 
 def main(_) -> None:
@@ -43,4 +49,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, presets=presets)
+  command.run(main, preset_values=preset_values)

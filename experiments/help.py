@@ -1,18 +1,21 @@
 """`--help`: what a command does, and its flags by purpose.
 
 A flag is shown with the value that it has if it is not given: that of the chosen
-preset.
+preset, beside those that are given.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import shutil
 import textwrap
+from typing import Any
 
 from absl import flags
 
-from experiments.presets import Presets
 from experiments.settings import Settings
+
+# What a preset says beside settings that are given, such as `presets.values`.
+PresetValues = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 # Flags by purpose; those of one command alone come last, under its own name.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -102,7 +105,7 @@ def asked(arguments: Iterable[str]) -> bool:
 def text(
   doc: str,
   shown: Sequence[flags.Flag],
-  presets: Presets | None,
+  preset_values: PresetValues | None,
   width: int | None = None,
 ) -> str:
   """What `--help` prints.
@@ -110,7 +113,7 @@ def text(
   Args:
     doc: what the command says of itself.
     shown: its flags.
-    presets: by name the settings that differ from the defaults, if it has any.
+    preset_values: what its presets say, if it has any.
     width: of a line; by default the terminal's.
   """
   width = width or min(shutil.get_terminal_size().columns, 100)
@@ -121,7 +124,7 @@ def text(
     title: [name for name in names if name in by_name]
     for title, names in GROUPS.items()
   }
-  values = _values(presets)
+  values = _values(shown, preset_values)
   parts = [doc.strip()]
   for title, names in groups.items():
     if names:
@@ -130,16 +133,17 @@ def text(
   return "\n\n".join(parts) + "\n"
 
 
-def _values(presets):
+def _values(shown, preset_values):
   """What settings are if no flag gives them."""
-  if presets is None:
+  if preset_values is None:
     return {}
   defaults = {
     field.name: field.default
     for field in dataclasses.fields(Settings)
     if field.default is not dataclasses.MISSING
   }
-  return defaults | dict(presets[flags.FLAGS.preset])
+  given = {flag.name: flag.value for flag in shown if flag.value is not None}
+  return defaults | preset_values(flags.FLAGS.preset, given)
 
 
 def _entry(flag, values, width):

@@ -9,10 +9,11 @@ became of them. Images are read while they are learned. --preset=paper is the
 paper's ResNet-18 and 90 epochs a phase, for an accelerator.
 """
 
+import functools
+
 from absl import flags
 
-from experiments import command, datasets, options
-from experiments import presets as presets_lib
+from experiments import command, datasets, options, presets
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
 
@@ -23,10 +24,8 @@ for _option in data.SOURCES["imagenet"].options:
 _SUBSET = flags.DEFINE_bool("subset", False, "Learn ImageNet-Subset.")
 _FULL = flags.DEFINE_bool("full", False, "Learn all of ImageNet.")
 
-
-def presets() -> presets_lib.Presets:
-  """The same for both."""
-  return presets_lib.of("imagenet")
+# The same for both.
+preset_values = functools.partial(presets.values, "imagenet")
 
 
 def main(_) -> None:
@@ -44,4 +43,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, presets=presets)
+  command.run(main, preset_values=preset_values)

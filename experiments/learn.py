@@ -6,10 +6,12 @@ Those that have a command of their own, such as experiments.digits, do the same
 there.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from absl import flags
 
-from experiments import command, datasets, options
-from experiments import presets as presets_lib
+from experiments import command, datasets, options, presets
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)
@@ -17,9 +19,9 @@ for _name in datasets.KNOWN_FLAGS:
   flags.declare_key_flag(_name)
 
 
-def presets() -> presets_lib.Presets:
+def preset_values(preset: str, given: Mapping[str, Any]) -> dict[str, Any]:
   """Those of the chosen data set."""
-  return presets_lib.of(FLAGS.dataset)
+  return presets.values(FLAGS.dataset, preset, given)
 
 
 def main(_) -> None:
@@ -27,4 +29,4 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, presets=presets)
+  command.run(main, preset_values=preset_values)

@@ -104,11 +104,6 @@ def departures(
   return min(found or [_differences(settings, c) for c in other], key=len)
 
 
-def follows_paper(settings: Settings) -> bool:
-  """Whether a run is one of the paper's, so that numbers can be compared."""
-  return not departures(settings)
-
-
 def _cells(settings: Settings) -> list[dict[str, Any]]:
   """The cells of the paper with a method: Tables 1 and S1, 2, S2, Figure 4."""
   budgets = _BUDGETS[settings.dataset]

@@ -74,15 +74,15 @@ def run(
     workdir: where everything is written.
     **options: more arguments of `runs.run`.
   """
-  from experiments import plan
+  from experiments import opening
   from mnemonics_jax import runs
 
   config, stream = build(settings, dataset)
-  opening = plan.describe(settings, config, stream, workdir)
+  words = opening.describe(settings, config, stream, workdir)
   title = f"{stream.name} · {settings.title}"
   departures = (*paper.departures(settings), *stream.departures)
   schedule = "reduced" if departures else "paper"
-  with followed(opening) as console:
+  with followed(words) as console:
 
     def hear(event: Event) -> None:
       console(event)

@@ -182,6 +182,26 @@ def test_streaming_quick(tmp_path):
   assert 0 < many["list_seconds"] < many["second_look_seconds"] < 20
 
 
+def test_replay_keeps_what_the_preset_keeps():
+  """In a process of its own, for its flags are called as those of experiments."""
+  code = (
+    "import sys\nfrom absl import flags\nfrom benchmarks import replay\n"
+    "flags.FLAGS(sys.argv)\n"
+    "found = replay.settings_from_flags()\n"
+    "print(found.codec, found.memory)"
+  )
+  kept = lambda *given: subprocess.run(
+    [sys.executable, "-c", code, "--dataset=cifar100", *given],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  ).stdout.strip()
+  # 20 images of 32 × 32 pixels, as they are.
+  assert kept("--preset=best") == "jpeg:90 per_class_bytes:61440"
+  assert kept("--preset=best", "--codec=raw").startswith("raw ")
+
+
 @pytest.mark.slow
 def test_replay_quick(tmp_path):
   results, text = _quick(

@@ -4,6 +4,7 @@ from pathlib import Path
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from mnemonics_jax import memory, methods, registry
@@ -16,7 +17,6 @@ TABLES = {
   "AUGMENTATIONS": augment.AUGMENTATIONS,
   "CODECS": memory.CODECS,
   "CURVES": {"steps", *schedule._CURVES},
-  "TRANSFERS": transfer.KINDS,
 }
 
 
@@ -27,6 +27,12 @@ def test_names_are_those_of_the_library(name):
     f"registry.{name} lacks {sorted(real - listed)} and has"
     f" {sorted(listed - real)} too many"
   )
+
+
+def test_weight_transfers_can_be_made():
+  backbone = {"Conv_0": {"kernel": np.ones((3, 3, 4, 8))}}
+  for kind in registry.TRANSFERS.keys() - {"none"}:
+    assert transfer.init(backbone, kind)["Conv_0"]["shift"].shape == (8,)
 
 
 def test_methods_are_reported_by_their_read_out():

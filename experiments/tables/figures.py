@@ -115,17 +115,7 @@ def _style(sheet: Sheet, row: Row) -> dict:
   """A colour for each row and its references, which are dashed or dotted."""
   if row.name == UPPER_BOUND:
     return dict(color=INK, linestyle=":", marker="", linewidth=1.6)
-  if sheet.table == "2":
-    family = lambda r: r.name.removesuffix("_adjust")
-    rank = 0 if row.fixed["adjust"] else 2
-  else:
-    family = lambda r: r.references[0] if r.references else r.name
-    compared = [name for r in sheet.rows for name in r.references]
-    rank = compared.count(row.name)
-  index = list(dict.fromkeys(map(family, sheet.rows))).index(family(row))
-  if sheet.plan:  # Of any rows: one style after the other.
-    rank, index = divmod(sheet.rows.index(row), len(COLORS))
-    rank %= 3
+  index, rank = _place(sheet, row)
   return dict(
     color=COLORS[index],
     linestyle=("-", (0, (1, 1.2)), (0, (4, 2)))[rank],
@@ -133,6 +123,22 @@ def _style(sheet: Sheet, row: Row) -> dict:
     markerfacecolor="white" if rank else COLORS[index],
     linewidth=1.4 if rank else 2.0,
   )
+
+
+def _place(sheet, row):
+  """Numbers of a row's colour and of its kind of line."""
+  if sheet.plan:  # Of any rows: one style after the other.
+    rank, index = divmod(sheet.rows.index(row), len(COLORS))
+    return index, rank % 3
+  if sheet.table == "2":
+    family = lambda r: r.name.removesuffix("_adjust")
+    rank = 0 if row.fixed["adjust"] else 2
+  else:
+    family = lambda r: r.references[0] if r.references else r.name
+    compared = [name for r in sheet.rows for name in r.references]
+    rank = compared.count(row.name)
+  families = list(dict.fromkeys(map(family, sheet.rows)))
+  return families.index(family(row)), rank
 
 
 def _curve(

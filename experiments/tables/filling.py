@@ -1,5 +1,6 @@
 """Runs the cells of a table that have not finished."""
 
+import dataclasses
 import functools
 from pathlib import Path
 import sys
@@ -103,16 +104,26 @@ def _work(request, dataset):
   for row, phases, seed in request.cells():
     if (row.name, phases) not in planned:
       config, stream = build(request.settings(row, phases, seed), dataset)
-      images = sum(stream.class_sizes[: stream.classes_per_phase[0]])
-      base = config.base.epochs * config.base.steps(images)
-      planned[row.name, phases] = sum(cost.phase_work(config)), base
-    total, base = planned[row.name, phases]
-    # Of each method's rows, the first trains the model of phase 0 for all.
-    shared = row.fixed["method"], seed
+      planned[row.name, phases] = (
+        sum(cost.phase_work(config)),
+        *_phase_0(config, stream),
+      )
+    total, base, same = planned[row.name, phases]
+    # Of rows that begin with the same model, the first trains it for all.
     cell = table_cells.pending(row, phases, seed, "")
-    work[table_cells.key(cell)] = total - (base if shared in begun else 0)
-    begun.add(shared)
+    work[table_cells.key(cell)] = total - (base if (same, seed) in begun else 0)
+    begun.add((same, seed))
   return work
+
+
+def _phase_0(config, stream):
+  """Its steps, and what its model depends on, as `runs/base_models.py` has it."""
+  classes = stream.classes_per_phase[0]
+  images = sum(stream.class_sizes[:classes])
+  method = dataclasses.replace(config.method, distill=True)
+  same = config.model, method, config.base, config.augment
+  learned = stream.class_names[:classes], images
+  return config.base.epochs * config.base.steps(images), (same, learned)
 
 
 def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:

@@ -26,6 +26,7 @@ from experiments import presets
 from experiments.effects import check_effect
 from experiments.settings import Settings
 from experiments.tables.rows import Row
+from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs.schema import Each, Maybe, mismatch
 
@@ -81,6 +82,8 @@ def load(path: str | Path) -> Plan:
     raise _error(path, lack)
   if other := sorted(found.keys() - _FIELDS.keys()):
     raise _error(path, f"{other[0]} is not known")
+  if not found["rows"]:
+    raise _error(path, "it has no rows")
   for name in ("dataset", "preset"):
     _parsed(path, name, found[name])
   common = _settings(path, found["settings"])
@@ -91,6 +94,7 @@ def load(path: str | Path) -> Plan:
       raise _error(
         path, f"row {row.name} is compared with {other[0]}, which is none"
       )
+    _check_data(path, row, data.SOURCES[found["dataset"]])
     of, given = (found["dataset"], found["preset"]), {**common, **row.fixed}
     settings = Settings(*of, **(presets.values(*of, given) | given))
     check_effect(settings, row.fixed)
@@ -134,6 +138,16 @@ def _row(path, name, row, common):
   )
 
 
+def _check_data(path, row, source):
+  if of_data := sorted(row.fixed.keys() & source.options.keys()):
+    raise _error(
+      path,
+      f"row {row.name}: {of_data[0]} is of the data, which are loaded once for all"
+      " rows",
+      "put it into the plan's own settings",
+    )
+
+
 def _settings(path, given):
   """Settings as flags of the same names would give them."""
   fields = {field.name for field in dataclasses.fields(Settings)}
@@ -150,9 +164,5 @@ def _parsed(path, name, value):
     raise _error(path, f"{name}: {error}") from None
 
 
-def _error(path, problem):
-  return UserError(
-    "plan",
-    f"`plan={path}` cannot be used ({problem})",
-    "results/studies has examples",
-  )
+def _error(path, problem, fix="results/studies has examples"):
+  return UserError("plan", f"`plan={path}` cannot be used ({problem})", fix)

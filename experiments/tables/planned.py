@@ -23,8 +23,8 @@ def introduction(sheet: Sheet, plan: Plan) -> list[str]:
     f"All rows: {title_of(sheet.dataset)}, {' '.join(given)}, seeds"
     f" {', '.join(map(str, plan.seeds))}. Numbers are means over the seeds that have"
     " finished ± the half-width of a 95 % confidence interval (Student's t). Rows"
-    " with the same method share the models of phase 0, which the first of them"
-    " trains: its minutes include that.",
+    " with the same method and schedule of phase 0 share its models, which the first"
+    " of them trains: its minutes include that.",
   ]
 
 
@@ -72,12 +72,20 @@ def _measured(sheet, phases):
 def _by_phase(sheet, phases):
   """Accuracies phase by phase; None where those are too many to read."""
   rows = [
-    [row.label, *(_estimate(found, _reported(i)) for i in range(phases + 1))]
+    [row.label, *(_estimate(found, _reported(i)) for i in range(_count(found)))]
     for row in sheet.shown
     if phases <= _MOST_PHASES and (found := sheet.of(row.name, phases))
   ]
-  header = ["row", *(f"phase {i}" for i in range(phases + 1))]
-  return Table(header, rows) if rows else None
+  if not rows:
+    return None
+  most = max(map(len, rows))
+  header = ["row", *(f"phase {i}" for i in range(most - 1))]
+  return Table(header, [[*row, *["–"] * (most - len(row))] for row in rows])
+
+
+def _count(cells: list[Cell]) -> int:
+  """Phases of a run: not N + 1 where there is no base phase."""
+  return len(cells[0]["classes_seen"])
 
 
 def _reported(phase: int) -> Callable[[Cell], float]:

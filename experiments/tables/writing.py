@@ -1,4 +1,8 @@
-"""A table on disk: JSON with all cells, Markdown and a page made from it."""
+"""A table on disk: JSON with all cells, Markdown and a page made from it.
+
+Finished cells that today's settings, data or code would not give stay in the JSON
+as `outdated`, until they are valid again: what was measured is never lost.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
@@ -15,7 +19,7 @@ from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import environment, files, layout, lock
-from mnemonics_jax.runs.schema import Each
+from mnemonics_jax.runs.schema import Each, Maybe
 
 
 def path_of(request: Request, suffix: str) -> Path:
@@ -30,14 +34,24 @@ def read_cells(request: Request, data: int) -> dict[str, Cell]:
     request: the table.
     data: checksum of what its cells are run on.
   """
-  written = _read(path_of(request, ".json")).get("cells", {})
+  written = _noted(_read(path_of(request, ".json")))
   elsewhere = _of_other_studies(request, data) if request.plan else {}
   return elsewhere | {
-    k: c
-    for k, c in written.items()
+    key: c
+    for c in written
     if _is_valid(request, c, data)
-    and (c["status"] == "finished" or k not in elsewhere)
+    and ((key := table_cells.key(c)) not in elsewhere or _is_finished(c))
   }
+
+
+def _noted(record: Mapping[str, Any]) -> list[Cell]:
+  """All cells that are written down, also those that were not valid then."""
+  names = ("outdated", "cells")
+  return [cell for name in names for cell in record.get(name, {}).values()]
+
+
+def _is_finished(cell: Cell) -> bool:
+  return cell["status"] == "finished"
 
 
 def _is_valid(request, cell, data):
@@ -59,11 +73,11 @@ def _of_other_studies(request: Request, data: int) -> dict[str, Cell]:
     if path.stem == request.name:
       continue
     with contextlib.suppress(UserError):  # What is damaged is told by its plan.
-      written = _read(path.with_suffix(".json")).get("cells", {})
+      written = _noted(_read(path.with_suffix(".json")))
       cells = [
         {"study": path.stem, **cell, "row": row}
-        for cell in written.values()
-        if cell["status"] == "finished" and "study" not in cell
+        for cell in written
+        if _is_finished(cell) and "study" not in cell
         for row in wanted.get(cell["workdir"], ())
       ]
       studies.append({table_cells.key(cell): cell for cell in cells})
@@ -104,6 +118,7 @@ def write_table(
       "environment": _environment(request, cells.values())
       or written.get("environment", {}),
       "cells": cells,
+      "outdated": _outdated(written, cells.values()),
     }
     layout.write_json(path, record)
     return _write_views(request, record, draw)
@@ -156,12 +171,14 @@ def _read(path: Path) -> dict[str, Any]:
     ) from error
 
 
+_CELLS = Each(
+  {"row": str, "phases": int, "seed": int, "workdir": str, "status": str}
+)
 _RECORD = {
   "commands": [str],
   "environment": {},
-  "cells": Each(
-    {"row": str, "phases": int, "seed": int, "workdir": str, "status": str}
-  ),
+  "cells": _CELLS,
+  "outdated": Maybe(_CELLS),
 }
 
 
@@ -180,6 +197,16 @@ def _merge(
     key: {**cell, "departures": [*_departures(request, cell), *lacking]}
     for key, cell in merged.items()
   }
+
+
+def _outdated(
+  written: Mapping[str, Any], cells: Iterable[Cell]
+) -> dict[str, Cell]:
+  """What was measured otherwise than the cells that are valid now."""
+  place = lambda cell: f"{cell['row']}/{cell['workdir']}"
+  noted = {place(cell): cell for cell in _noted(written) if _is_finished(cell)}
+  valid = {place(cell) for cell in cells}
+  return {name: cell for name, cell in noted.items() if name not in valid}
 
 
 def _departures(request: Request, cell: Cell) -> list[str]:

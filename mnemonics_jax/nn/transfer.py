@@ -12,10 +12,7 @@ changes nothing: the normalisation removes it again.
 import chex
 import jax.numpy as jnp
 
-from mnemonics_jax import registry
 from mnemonics_jax.types import PyTree, Variables
-
-KINDS = tuple(registry.TRANSFERS)
 
 
 def init(backbone: PyTree, kind: str) -> PyTree:

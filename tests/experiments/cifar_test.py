@@ -52,7 +52,7 @@ def test_flags_reach_the_data_and_the_run(tmp_path, monkeypatch):
 
 
 def test_the_paper_is_a_preset():
-  paper = cifar.presets()["paper"]
+  paper = cifar.preset_values("paper", {})
   assert (paper["net"], paper["epochs"], paper["batch_size"]) == (
     *("resnet32", 160), 128
   )  # fmt: skip

@@ -48,6 +48,7 @@ def test_what_changes_nothing_changes_no_identity(settings, idle, matters):
 
 def test_what_is_switched_off_may_be_said():
   check_effect(JOINT, ["adjust", "finetune", "transfer", "reference_code"])
+  check_effect(HERDING, ["drift", "imitate"])
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,9 @@ def test_what_is_switched_off_may_be_said():
     (dict(code_new=True), "code_new"),
     (dict(method="joint", reference_code=True), "reference_code"),
     (dict(exemplars="herding"), "max_change"),
+    (dict(exemplars="herding", max_change=0), "max_change"),
+    (dict(exemplars="herding", drift=2), "drift"),
+    (dict(exemplars="herding", imitate=True), "imitate"),
     (dict(exemplars="herding", adjust=True), "init_exemplars"),
     (dict(exemplars="herding", adjust=True), "validate_on"),
     (dict(adjust=False), "adjust_parts"),

@@ -93,7 +93,7 @@ def test_every_shared_flag_has_a_purpose(name):
   } | {flag.name for flag in flags.FLAGS.get_key_flags_for_module(launch)}
   listed = [flag for names in help_lib.GROUPS.values() for flag in names]
   assert len(listed) == len(set(listed)) and set(listed) == shared
-  assert module.presets().keys() == registry.PRESETS.keys()
+  assert all(module.preset_values(preset, {}) for preset in registry.PRESETS)
 
 
 def test_defaults_are_those_of_the_preset(tmp_path):
@@ -102,6 +102,30 @@ def test_defaults_are_those_of_the_preset(tmp_path):
     assert done.returncode == 0
     assert f"\n  --epochs={epochs}\n" in done.stdout
     assert f"\n  --preset={preset}\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+  "given, adjust, transfer, finetune",
+  [
+    ((), "on", "in_out", "all"),
+    (("--exemplars=herding",), "off", "none", "none"),
+    # The last one is the method's.
+    (("--exemplars=herding", "--method=e2e"), "off", "none", "all"),
+  ],
+)
+def test_defaults_are_those_beside_what_is_given(
+  tmp_path, given, adjust, transfer, finetune
+):
+  """As a run with these flags would have them."""
+  flags = ("-h", "--preset=paper", *given)
+  done = call("module", "digits", *flags, cwd=tmp_path)
+  for line in (
+    f"--[no]adjust ({adjust})",
+    f"--transfer={transfer}",
+    f"--finetune={finetune}",
+    *given,
+  ):
+    assert f"\n  {line}\n" in done.stdout, line
 
 
 def test_help_survives_a_reader_who_leaves(tmp_path):

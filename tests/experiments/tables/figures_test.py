@@ -1,10 +1,12 @@
 """Figures of a table: their numbers, and rows that look like relatives."""
 
 import pytest
-from support import tables
+from support import plans, tables
 
 from experiments.tables import cells as table_cells
 from experiments.tables import figures
+from experiments.tables import plan as plan_lib
+from mnemonics_jax.report.drawing import COLORS
 
 
 def cell(row, phases, seed, *accuracies):
@@ -64,6 +66,18 @@ def test_relatives_share_a_colour_and_differ_in_their_lines(
   others = {looks[n]["color"] for n in looks if n.split("_")[0] != family[0]}
   assert looks[family[0]]["color"] not in others
   assert looks["joint"]["linestyle"] == ":"
+
+
+def test_rows_of_a_plan_have_one_style_after_the_other(tmp_path):
+  settings = {"settings": {}}
+  names = [f"row {i}" for i in range(2 * len(COLORS))]
+  path = plans.write(tmp_path / "p.yaml", rows=dict.fromkeys(names, settings))
+  plan = plan_lib.load(path)
+  drawn = table_cells.Sheet("", "digits", "smoke", plan.rows, [], plan)
+  looks = [figures._style(drawn, row) for row in plan.rows]
+  assert [look["color"] for look in looks] == [*COLORS, *COLORS]
+  assert {look["linestyle"] for look in looks[: len(COLORS)]} == {"-"}
+  assert "-" not in {look["linestyle"] for look in looks[len(COLORS) :]}
 
 
 def test_files_are_named_after_n_and_row(tmp_path):

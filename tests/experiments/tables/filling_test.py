@@ -3,11 +3,14 @@
 import json
 import shutil
 
+from absl.testing import flagsaver
 import pytest
-from support import report_fixture, tables
+from support import plans, report_fixture, tables
 
 from experiments import running
+from experiments.tables import filling
 from experiments.tables.filling import fill
+from experiments.tables.request import request_from_flags
 from mnemonics_jax import data
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.runs import BusyError, Stopped
@@ -165,6 +168,25 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
   with pytest.raises(UserError, match="`phases=9`"):
     fill(request, digits)
   assert not list(tmp_path.iterdir())
+
+
+def test_phase_0_is_expected_once_for_those_who_share_it(tmp_path, digits):
+  rows = {
+    "first": {"settings": {}},
+    "same": {"settings": {"rehearsal": 4, "distill": False}},
+    "longer": {"settings": {"base_epochs": 6}},
+    "fewer": {"settings": {"base_classes": 4}},
+    "other": {"settings": {"order_seed": 3}},
+  }
+  path = plans.write(tmp_path / "plan.yaml", rows=rows, seeds=[0, 1])
+  with flagsaver.as_parsed(plan=str(path), root=str(tmp_path)):
+    work = filling._work(request_from_flags(), digits)
+  of = lambda row, seed=0: work[f"{row}/n2/seed_{seed}"]
+  # The first five of the order have 719 images: 12 steps of 64 in each of 3 epochs.
+  assert of("first") - of("same") == pytest.approx(3 * 12)
+  assert of("longer") - of("first") == pytest.approx(3 * 12)
+  assert of("fewer") > of("same") < of("other")
+  assert all(of(row) == of(row, 1) for row in rows)
 
 
 def test_cells_are_run_once_and_share_the_base_model(

@@ -78,6 +78,15 @@ MISTAKES = [
   ({"rows": {"one": {"settings": {}, "color": "red"}}}, "color"),
   ({"rows": {"one": {"settings": {"max_change": 2}}}}, "max_change"),
   ({"questions": "Why?"}, "questions is not known"),
+  ({"rows": {}}, "it has no rows"),
+  (
+    {
+      "dataset": "imagenet_subset",
+      "rows": {"small": {"settings": {"image_size": 32}}},
+    },
+    "row small: image_size is of the data, which are loaded once for all rows);"
+    " put it into the plan's own settings",
+  ),
 ]
 
 
@@ -86,6 +95,15 @@ def test_mistakes_are_told_in_a_sentence(tmp_path, changes, named):
   path = write(tmp_path / "wrong.yaml", **changes)
   with pytest.raises(UserError, match=re.escape(named)):
     plan_lib.load(path)
+
+
+def test_all_rows_may_have_other_data(tmp_path):
+  path = write(
+    tmp_path / "small.yaml",
+    dataset="imagenet_subset",
+    settings={"exemplars": "herding", "image_size": 32},
+  )
+  assert plan_lib.load(path).settings["image_size"] == 32
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"text", b"\xff"])

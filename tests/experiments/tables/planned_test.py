@@ -39,6 +39,7 @@ def test_what_is_measured_stands_beside_the_plan(measured):
   assert text.startswith("# How often\n\nQuestion: Does it help?")
   assert "before any run: Four times if" in text
   assert "--preset=smoke --exemplars=herding, seeds 0, 1." in text
+  assert "same method and schedule of phase 0 share its models, which" in text
   # Seeds 0 and 1 have 80 and 78 (tests/support/report_fixture.py).
   assert "| once | 2 | **79.00 ±" in text
   (once,) = [line for line in text.splitlines() if "| once | 2 | **" in line]
@@ -62,6 +63,38 @@ def test_many_phases_are_left_to_the_picture(measured, monkeypatch):
   assert "| once | 2 | **79.00 ±" in text and "| phase 0" not in text
 
 
+def test_phases_are_counted_where_there_is_no_base_phase(tmp_path, monkeypatch):
+  """And where only some rows have one."""
+
+  def run(settings, _, workdir, **__):
+    groups = (2, 2) if settings.base_classes == 0 else (2, 1, 1)
+    report_fixture.write(workdir, groups=groups, seeds=settings.seeds)
+
+  monkeypatch.setattr(running, "run", run)
+  rows = {
+    "all": {"settings": {"base_classes": 0}},
+    "half": {"settings": {"base_classes": 6}},
+  }
+  plan = write(tmp_path / "base.yaml", rows=rows, seeds=[0])
+
+  def table(**given):
+    flags = {"plan": str(plan), "root": str(tmp_path / "runs"), **given}
+    with flagsaver.as_parsed(**flags):
+      fill(request_from_flags(), data.load("digits"))
+    text = plan.with_suffix(".md").read_text().partition("after each phase")[2]
+    return [line for line in text.splitlines() if line.startswith("| ")]
+
+  # 90 % after phase 0, and ten points less after each other.
+  assert table(rows="all")[:2] == [
+    "| row | phase 0 | phase 1 |", "| all | 90.00 | 80.00 |",
+  ]  # fmt: skip
+  assert table()[:3] == [
+    "| row | phase 0 | phase 1 | phase 2 |",
+    "| all | 90.00 | 80.00 | – |",
+    "| half | 90.00 | 80.00 | 70.00 |",
+  ]
+
+
 def test_written_cells_outlive_their_runs(measured, tmp_path):
   """The plan goes on elsewhere with its JSON alone."""
   asked, digits, started = measured
@@ -74,6 +107,13 @@ def test_written_cells_outlive_their_runs(measured, tmp_path):
   # Another number of epochs makes other numbers.
   changed = {"exemplars": "herding", "epochs": 3}
   fill(request(tmp_path, settings=changed), digits)
+  assert len(started) == 8
+  # What was measured before waits until it is asked for again, here or elsewhere.
+  rows = {"same": PLAN["rows"]["once"]}
+  other = write(tmp_path / "other.yaml", rows=rows)
+  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
+    fill(request_from_flags(), digits)
+  fill(asked, digits)
   assert len(started) == 8
 
 

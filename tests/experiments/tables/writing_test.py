@@ -120,7 +120,13 @@ def test_a_pending_cell_does_not_replace_what_another_command_has_ended(
   assert tables.written(request)[0]["cells"][key]["status"] == "failed"
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"cells": {"a": 3}}'])
+@pytest.mark.parametrize(
+  "text",
+  [
+    *("{", "{}", "[]", '{"cells": {"a": 3}}'),
+    '{"commands": ["x"], "environment": {}, "cells": {}, "outdated": {"a": 3}}',
+  ],
+)
 def test_a_damaged_table_says_what_to_do(tmp_path, text):
   request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
   path = tmp_path / "tables" / f"{request.name}.json"
@@ -189,11 +195,30 @@ def test_the_code_of_every_cell_is_named(tmp_path):
     assert f": `{part}`" in text and part in page
 
 
-def test_cells_of_other_data_are_left_out(tmp_path):
-  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
-  write_table(request, cells_of(request), draw=False)
-  sheet = writing.write_table(request, {}, data=tables.DATA + 1, draw=False)
-  assert sheet.cells == []
+def test_cells_of_other_data_are_left_out_but_not_lost(tmp_path):
+  request = tables.request(tmp_path, rows="herding", seeds="0,1", phases="2")
+  done = cells_of(request)
+  failed = table_cells.failed(done.pop("herding/n2/seed_1"), "loss is NaN")
+  write_table(request, {**done, table_cells.key(failed): failed}, draw=False)
+  before, shown, _ = tables.written(request)
+  for _ in range(2):  # A second time it is among those that were.
+    sheet = writing.write_table(request, {}, data=tables.DATA + 1, draw=False)
+    assert sheet.cells == []
+    record, text, _ = tables.written(request)
+    assert "80.00" in shown and "80.00" not in text
+    assert list(record["outdated"].values()) == [
+      before["cells"]["herding/n2/seed_0"]
+    ]
+  # Those of the first data count again, and others stay beside them.
+  other = dict(before["cells"]["herding/n2/seed_0"], workdir="another")
+  record["outdated"]["other"] = other
+  writing.path_of(request, ".json").write_text(json.dumps(record))
+  assert writing.read_cells(request, tables.DATA).keys() == {
+    "herding/n2/seed_0"
+  }
+  write_table(request, {}, draw=False)
+  record, text, _ = tables.written(request)
+  assert "80.00" in text and list(record["outdated"].values()) == [other]
 
 
 SLOW_WRITER = """

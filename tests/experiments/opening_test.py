@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import tiny
 
-from experiments import plan, presets
+from experiments import opening, presets
 from experiments.settings import Settings, build
 
 PLAIN = Settings(
@@ -16,7 +16,7 @@ PLAIN = Settings(
 def describe(*, classes=6, **changes):
   settings = dataclasses.replace(PLAIN, **changes)
   config, stream = build(settings, tiny.dataset(classes=classes))
-  return plan.describe(settings, config, stream, Path("runs/out"))
+  return opening.describe(settings, config, stream, Path("runs/out"))
 
 
 def test_it_tells_what_is_learned_how_and_where_to():
@@ -39,7 +39,7 @@ def test_a_preset_that_is_the_papers_no_more_says_why():
   config, stream = build(
     dataclasses.replace(PLAIN, net="resnet32"), tiny.dataset()
   )
-  told = lambda s: plan.describe(s, config, stream, Path("runs/out"))
+  told = lambda s: opening.describe(s, config, stream, Path("runs/out"))
   assert "on the schedule of --preset=paper, the paper's. " in told(settings)
   changed = dataclasses.replace(settings, transfer="none", order_seed=3)
   assert (
@@ -52,7 +52,9 @@ def test_data_are_called_what_people_call_them():
   settings = dataclasses.replace(PLAIN, dataset="folder")
   for name, title in (("cifar100", "CIFAR-100"), ("my pets", "my pets")):
     dataset = dataclasses.replace(tiny.dataset(), name=name)
-    text = plan.describe(settings, *build(settings, dataset), Path("runs/out"))
+    text = opening.describe(
+      settings, *build(settings, dataset), Path("runs/out")
+    )
     assert f"Learning the 6 classes of {title} with" in text
 
 
