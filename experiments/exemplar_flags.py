@@ -64,7 +64,8 @@ flags.DEFINE_bool(
   "imitate",
   None,
   "Learn new exemplars through the training of an imitated next phase, with the"
-  " method's own loss and the whole network (slow on a CPU).",
+  " method's own loss and the whole network (slow on a CPU). Nothing follows the last"
+  " phase: its exemplars are learned as without it.",
 )
 flags.DEFINE_integer("meta_epochs", None, "Epochs of the exemplar level.")
 flags.DEFINE_bool(
