@@ -137,7 +137,8 @@ def test_plans_still_say_what_was_measured(monkeypatch, path):
   rows = {row.name: row for row in asked.available}
   for key, cell in json.loads(path.read_text())["cells"].items():
     settings = asked.settings(rows[cell["row"]], cell["phases"], cell["seed"])
-    assert departures(settings, None) == cell["departures"], key
+    of_data = [d for d in cell["departures"] if d.startswith("a part of the")]
+    assert departures(settings, None) + of_data == cell["departures"], key
 
 
 def test_made_up_tables_still_have_their_directory(tmp_path):
