@@ -175,6 +175,15 @@ PHASE = {
     [
       ("_SIGMA = 10.0", "_SIGMA = 1.0"),
       ('_held(variables["params"], known["rows"])', 'variables["params"]', ("phase/imitation_test.py",)),
+      ('batch_norm="batch"', 'batch_norm="frozen"', ("phase/imitation_test.py",)),
+      ("inner_lr=rate", "inner_lr=None", ("phase/imitation_test.py",)),
+    ],
+  ),
+  "phase/sizes.py": (
+    ("phase/sizes_test.py",),
+    [
+      ("min(start + coming - stop, stop)", "start"),
+      ("(new if imitates else 0)", "0"),
     ],
   ),
 }  # fmt: skip
