@@ -51,7 +51,7 @@ _FINETUNING = ("finetune_epochs", "finetune_learning_rate")
 
 
 def _off(settings, name):
-  return getattr(settings, name) in (False, 0, "none", "once")
+  return getattr(settings, name) in (False, "none", "once")  # Or 0.
 
 
 def without_effect(settings: "Settings") -> dict[str, str]:
