@@ -58,7 +58,8 @@ flags.DEFINE_integer(
   "drift",
   None,
   "Copies of the model for which new exemplars are learned beside it, each after"
-  " some epochs of an imitated next phase: rotated images are its classes.",
+  " some epochs of an imitated next phase: rotated images are its classes. The last"
+  " phase has none.",
 )
 flags.DEFINE_bool(
   "imitate",

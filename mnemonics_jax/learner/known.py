@@ -74,7 +74,8 @@ class Scores(NamedTuple):
 def room_for(classes: int) -> int:
   """Rows of the head of a learner that knows so many classes: 8, 16, 32, ...
 
-  They depend on nothing else: XLA chooses by their number how products and sums
+  A phase that imitates the next one also counts the classes of that. They depend on
+  nothing else: XLA chooses by their number how products and sums
   are computed.
 
   >>> room_for(3), room_for(8), room_for(33)

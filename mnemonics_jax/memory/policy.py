@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 import dataclasses
-from functools import partial
-import math
 import numbers
 import re
 
@@ -86,7 +84,7 @@ class PerClassBytes:
   Attributes:
     bytes: of the codes of a class.
     images: never more of a class; `fit` finds it. Shapes follow from it.
-    size: bytes of an image, about; `fit` measures it.
+    size: bytes of the largest image that `fit` has measured.
   """
 
   bytes: int
@@ -121,7 +119,7 @@ class TotalBytes:
   Attributes:
     bytes: of all codes together.
     images: never more of all classes; `fit` finds it. Shapes follow from it.
-    size: bytes of an image, about; `fit` measures it.
+    size: bytes of the largest image that `fit` has measured.
   """
 
   bytes: int
@@ -221,32 +219,34 @@ def fit(policy: MemoryPolicy, codec: Codec, images: Images) -> MemoryPolicy:
   return dataclasses.replace(
     policy,
     images=int(more * policy.bytes / sizes.mean()),
-    size=math.ceil(sizes.mean()),
+    size=int(sizes.max()),
   )
 
 
-def expected(policy: MemoryPolicy, classes_seen: int) -> int:
-  """Exemplars of a class that will be kept, if their codes are as measured.
+def certain(policy: MemoryPolicy, classes_seen: int, shared: int = 0) -> int:
+  """Exemplars of a class that fit, if no code is larger than those measured.
 
-  >>> expected(Total(100), 10)
+  >>> certain(Total(100), 10)
   10
-  >>> expected(TotalBytes(9000, images=30, size=400), 10)  # Shapes have room for 3.
+  >>> certain(TotalBytes(9000, images=30, size=400), 10)  # Shapes have room for 3.
   2
 
   Args:
     policy: the budget.
     classes_seen: how many classes share it.
+    shared: bytes that all codes have in common.
   """
   in_bytes = isinstance(policy, PerClassBytes | TotalBytes)
   if not in_bytes or policy.size is None:
     return policy.allowance(classes_seen)
-  return policy.bytes_allowance(classes_seen) // policy.size
+  return policy.bytes_allowance(classes_seen, shared) // policy.size
 
 
 def check(
   policy: MemoryPolicy,
   classes_per_phase: Sequence[int],
   smallest_class: int | None,
+  shared: int = 0,
 ) -> None:
   """Refuses budgets that cannot be met on this data set.
 
@@ -260,14 +260,14 @@ def check(
     classes_per_phase: how many classes each phase brings.
     smallest_class: training images of the class that has fewest; None if a class
       may have fewer than it is allowed to keep.
+    shared: bytes that all codes have in common.
   """
   classes = sum(classes_per_phase)
   in_bytes = isinstance(policy, PerClassBytes | TotalBytes)
-  # A learner sees how large the codes of its classes are.
-  known = (
-    policy.allowance if smallest_class is None else partial(expected, policy)
-  )
-  if known(classes) < 1:
+  left = policy.allowance(classes)
+  if smallest_class is not None:  # A learner sees how large its codes are.
+    left = certain(policy, classes, shared)
+  if left < 1:
     if in_bytes:
       raise UserError(
         "memory",

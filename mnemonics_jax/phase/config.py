@@ -139,7 +139,10 @@ class Config:
         "use jpeg or raw, or exemplars that are chosen and not adjusted",
       )
     memory_lib.check(
-      self.memory, self.shape.classes_per_phase, self.shape.smallest_class
+      self.memory,
+      self.shape.classes_per_phase,
+      self.shape.smallest_class,
+      len(self.codec.shared(self.shape.image_shape)),
     )
     if self.method.holdout:
       self._check_memory(
@@ -153,7 +156,8 @@ class Config:
   def _check_memory(self, least, reason):
     """Refuses a memory that ends with fewer exemplars of a class."""
     classes = sum(self.shape.classes_per_phase)
-    left = memory_lib.expected(self.memory, classes)
+    shared = len(self.codec.shared(self.shape.image_shape))
+    left = memory_lib.certain(self.memory, classes, shared)
     if left < least:
       kind = str(self.memory).split(":")[0]
       enough = least * (classes if kind == "total" else 1)

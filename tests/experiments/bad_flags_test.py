@@ -53,6 +53,7 @@ COMMON = {
     "per_class:1 --adjust", "per_class:1 --method=bic",
     "per_class:2 --adjust --adjust_parts=3", "per_class_bytes:0",
     "per_class_bytes:", "total_bytes:-1", "per_class_bytes:9",
+    "total_bytes:700 --codec=jpeg:75",  # Of which headers take most.
   ],
   "rehearsal": ["twice", "", "0", "-1", "1.5", "balanced --method=joint"],
   "codec": ["png", "", "jpeg:0", "jpeg:101", "raw:5", "webp --exemplars=mnemonics"],

@@ -85,6 +85,7 @@ def test_bytes_are_as_many_images_as_fit_and_half_as_many_more():
   total = fit(memory.TotalBytes(1000))
   assert [total.allowance(n) for n in (1, 7)] == [60, 8]
   assert [total.bytes_allowance(n) for n in (1, 7)] == [1000, 142]
+  assert memory.certain(total, 7) == 3  # Of the largest, which has 40.
   assert total.bytes_allowance(7, shared=300) == 100
   # Of images that are kept as they are, the number is known.
   raw = fit(memory.PerClassBytes(1000), memory.Raw())
@@ -114,3 +115,5 @@ def test_bytes_that_will_not_hold_an_image_of_each_class_are_refused():
   with pytest.raises(UserError, match="of each of 10 classes"):
     memory.check(policy, (5, 5), smallest_class=9)  # 390 of each.
   memory.check(policy, (5, 5), smallest_class=None)  # A learner will see.
+  with pytest.raises(UserError, match="of each of 9 classes"):
+    memory.check(policy, (5, 4), smallest_class=9, shared=310)  # 398 of each.

@@ -86,7 +86,7 @@ _LIBRARY = PHASE | {
     ("memory/policy_test.py",),
     [
       ("self.images // classes_seen", "-(-self.images // classes_seen)"),
-      ("bytes_allowance(classes_seen) // policy.size", "allowance(classes_seen)"),
+      ("bytes_allowance(classes_seen, shared) // policy.size", "allowance(classes_seen)"),
       (
         "min(policy.allowance(classes_per_phase[0]), largest_class)",
         "min(policy.allowance(sum(classes_per_phase)), largest_class)",
