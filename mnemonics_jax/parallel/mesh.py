@@ -61,10 +61,14 @@ def split_cpu(count: int | None = None) -> None:
   asked: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
   if chosen or asked >= 0:
     return
-  affinity = getattr(os, "sched_getaffinity", None)  # Only on Linux.
-  cores = len(affinity(0)) if affinity else os.cpu_count() or 1
   with contextlib.suppress(RuntimeError):  # JAX has started: it is too late.
-    jax.config.update("jax_num_cpu_devices", min(count or cores, cores))
+    jax.config.update("jax_num_cpu_devices", min(count or cores(), cores()))
+
+
+def cores() -> int:
+  """Those of the machine that this process may use."""
+  affinity = getattr(os, "sched_getaffinity", None)  # Only on Linux.
+  return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def device_count() -> int:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import datetime
 import functools
 import importlib.metadata
-import os
 from pathlib import Path
 import platform
 import shlex
@@ -45,13 +44,14 @@ def environment() -> dict[str, Any]:
     "devices": [device.device_kind for device in used],
     convolutions.FIELD: convolutions.used(),
     "processes": jax.process_count(),
-    "cores": os.cpu_count(),
+    "cores": mesh.cores(),
     "created": now.isoformat(timespec="seconds"),
   }
 
 
 def changes_since(began: dict[str, Any]) -> str | None:
-  """A sentence if a run goes on with other code, packages, devices or kernels.
+  """A sentence if a run goes on with other code, packages, devices, cores or
+  kernels.
 
   Args:
     began: the environment it began in.
@@ -68,6 +68,8 @@ def changes_since(began: dict[str, Any]) -> str | None:
     changes.append(f"the code is now {code(now)}, was {code(began)}")
   if began.get("devices", now["devices"]) != now["devices"]:
     changes.append("it runs on other devices")
+  if began.get("cores", now["cores"]) != now["cores"]:  # They share out sums.
+    changes.append(f"it has {now['cores']} cores, had {began['cores']}")
   if change := convolutions.change_since(began):
     changes.append(change)
   if not changes:

@@ -1,6 +1,7 @@
 """With what and by which command a run is made."""
 
 import importlib.metadata
+import os
 from pathlib import Path
 import platform
 import subprocess
@@ -48,6 +49,18 @@ def test_only_what_may_change_numbers_is_told():
     "since this run began, flax is now"
     f" {importlib.metadata.version('flax')}, was 0.0.1, it runs on other"
     " devices: last digits may differ."
+  )
+
+
+def test_cores_that_may_be_used_count(monkeypatch):
+  """XLA cuts sums into as many parts, which may change their last digits."""
+  monkeypatch.setattr(
+    os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False
+  )
+  began = environment.environment()
+  assert began["cores"] == 3
+  assert environment.changes_since(began | {"cores": 8}) == (
+    "since this run began, it has 3 cores, had 8: last digits may differ."
   )
 
 
