@@ -3,6 +3,7 @@
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _LEARNING = (
   "scope",
 )
 _FINETUNING = ("finetune_epochs", "finetune_learning_rate")
+# How images are read, which some data sets leave to the user.
+READING = ("image_size", "val_fraction")
 
 
 def _off(settings, name):
@@ -62,6 +65,9 @@ def without_effect(settings: "Settings") -> dict[str, str]:
   learned = settings.exemplars == "mnemonics"
   adjusted = settings.adjust and not is_joint
   found: dict[str, str] = {}
+  if source := data.SOURCES.get(settings.dataset):
+    idle = [name for name in READING if name not in source.options]
+    found |= dict.fromkeys(idle, source.title)
   if settings.codec == "raw":
     found["code_new"] = "`codec=raw`"
   if is_joint:

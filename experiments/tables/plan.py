@@ -23,7 +23,7 @@ from typing import Any
 from absl import flags
 
 from experiments import presets
-from experiments.effects import check_effect
+from experiments.effects import READING, check_effect
 from experiments.settings import Settings
 from experiments.tables.rows import Row
 from mnemonics_jax import data
@@ -97,7 +97,7 @@ def load(path: str | Path) -> Plan:
     _check_data(path, row, data.SOURCES[found["dataset"]])
     of, given = (found["dataset"], found["preset"]), {**common, **row.fixed}
     settings = Settings(*of, **(presets.values(*of, given) | given))
-    check_effect(settings, row.fixed)
+    check_effect(settings, {*row.fixed, *READING} & given.keys())
   return Plan(
     path,
     **{name: found[name].strip() for name in ("title", "question", "decision")},

@@ -46,6 +46,27 @@ def test_what_changes_nothing_changes_no_identity(settings, idle, matters):
   check_effect(other, matters)
 
 
+@pytest.mark.parametrize(
+  "dataset, idle",
+  [
+    ("digits", {"image_size", "val_fraction"}),
+    ("imagenet", {"val_fraction"}),
+    ("folder", set()),
+    ("my pets", set()),  # Whose reader nobody knows here.
+  ],
+)
+def test_options_of_other_data_sets_are_refused(dataset, idle):
+  settings = dataclasses.replace(
+    PLAIN, dataset=dataset, image_size=32, val_fraction=0.5
+  )
+  for name in ("image_size", "val_fraction"):
+    if name not in idle:
+      check_effect(settings, [name])
+      continue
+    with pytest.raises(UserError, match=f"`{name}` has no effect with"):
+      check_effect(settings, [name])
+
+
 def test_what_is_switched_off_may_be_said():
   check_effect(JOINT, ["adjust", "finetune", "transfer", "reference_code"])
   check_effect(HERDING, ["drift", "imitate"])

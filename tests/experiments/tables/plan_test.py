@@ -87,6 +87,7 @@ MISTAKES = [
     "row small: image_size is of the data, which are loaded once for all rows);"
     " put it into the plan's own settings",
   ),
+  ({"settings": {"image_size": 32}}, "`image_size` has no effect with digits"),
 ]
 
 
