@@ -198,10 +198,11 @@ def facts(sheet: Sheet, record: dict[str, Any]) -> dict[str, Any]:
 
 def _machine(environment):
   """Where cells were run; those of other studies have it there."""
+  cores = environment.get("cores")
   parts = (
     environment.get("machine"),
     *environment.get("devices", ()),
-    f"{environment.get('cores')} cores",
+    "1 core" if cores == 1 else f"{cores} cores",
   )
   return {
     "machine": ", ".join(map(str, parts)),

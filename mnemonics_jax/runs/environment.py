@@ -68,8 +68,10 @@ def changes_since(began: dict[str, Any]) -> str | None:
     changes.append(f"the code is now {code(now)}, was {code(began)}")
   if began.get("devices", now["devices"]) != now["devices"]:
     changes.append("it runs on other devices")
-  if began.get("cores", now["cores"]) != now["cores"]:  # They share out sums.
-    changes.append(f"it has {now['cores']} cores, had {began['cores']}")
+  on_cpu = "cpu" in now["devices"]
+  if on_cpu and began.get("cores", now["cores"]) != now["cores"]:
+    # They share out sums.
+    changes.append(f"cores are now {now['cores']}, were {began['cores']}")
   if change := convolutions.change_since(began):
     changes.append(change)
   if not changes:

@@ -60,7 +60,7 @@ def test_cores_that_may_be_used_count(monkeypatch):
   began = environment.environment()
   assert began["cores"] == 3
   assert environment.changes_since(began | {"cores": 8}) == (
-    "since this run began, it has 3 cores, had 8: last digits may differ."
+    "since this run began, cores are now 3, were 8: last digits may differ."
   )
 
 
