@@ -20,7 +20,8 @@ _COSINE_20 = Schedule(20, milestones=(), curve="cosine")
 # As many bytes as 20 raw images take, of whatever size.
 _RAW_20 = lambda shape: f"per_class_bytes:{20 * math.prod(shape)}"
 
-# Fields of `phase.Config`; the schedules are those for CIFAR-100.
+# Fields of `phase.Config`; the schedules are those for CIFAR-100. Exemplars are drawn
+# once an epoch: nobody knows here how many images the next classes will have.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   "paper": dict(
     _LEARNED,

@@ -60,15 +60,17 @@ def test_a_rate_that_is_given_is_that_of_phase_0_too():
 
 @pytest.mark.parametrize(
   "preset, study, name",
-  [("best", "best", "best"), ("short", "curves", "cosine")],
+  [("best", "best", "best"), ("short", "drawing", "four")],
 )
 def test_what_is_recommended_is_what_was_measured(preset, study, name):
   path = Path(__file__).parents[2] / f"results/studies/{study}.yaml"
-  row = next(row for row in plan_lib.load(path).rows if row.name == name)
-  short = presets.values("cifar100", "short", row.fixed)
+  plan = plan_lib.load(path)
+  row = next(row for row in plan.rows if row.name == name)
+  given = {**plan.settings, **row.fixed}
+  short = presets.values("cifar100", "short", given)
   measured, recommended = (
     dataclasses.asdict(Settings("cifar100", "", **values))
-    for values in (short | dict(row.fixed), presets.of("cifar100")[preset])
+    for values in (short | given, presets.of("cifar100")[preset])
   )
   assert measured == recommended
 
