@@ -66,7 +66,7 @@ def settings_from_flags() -> Settings:
   quick = _QUICK.value
   dataset = "digits" if quick else _DATASET.value
   common = dict(presets.of(dataset)["smoke" if quick else _PRESET.value])
-  common |= dict(method=_METHOD.value, tuning_fraction=0.1)
+  common |= dict(method=_METHOD.value, tuning_fraction=0.1, rehearsal="once")
   given = dict(
     memory=_MEMORY.value,
     codec=_CODEC.value,

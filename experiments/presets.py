@@ -37,11 +37,11 @@ _CIFAR100_SHORT = dict(
   epochs=10,
   base_epochs=20,
   curve="cosine",  # results/studies/curves.md tells why.
-  rehearsal="4",  # results/studies/drawing.md tells why.
+  rehearsal="4",  # Of 20 raw images; results/studies/drawing.md tells why.
   finetune="head",  # results/defaults tells why.
   finetune_epochs=10,
 )
-# Five times as many exemplars: to draw each more often did harm.
+# Where five times as many are kept, to draw each more often did harm.
 _CIFAR100_BEST = _best(
   _CIFAR100_SHORT, 32, epochs=5, finetune_epochs=2, rehearsal="once"
 )
@@ -211,6 +211,8 @@ def values(
   found = dict(of(dataset)[preset])
   if "learning_rate" in given:  # It is that of phase 0, too.
     found.pop("base_learning_rate", None)
+  if {"memory", "codec"} & given.keys():  # 4 times is for 20 raw images.
+    found.pop("rehearsal", None)
   if preset == "best" and given.get("image_size") is not None:
     found["memory"] = _raw(of(dataset)["short"], given["image_size"])
   method = given.get("method")

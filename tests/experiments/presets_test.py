@@ -52,6 +52,22 @@ def test_exemplars_are_chosen_where_learning_was_not_shown_to_help(
   assert "exemplars" not in presets.of("digits")["short"]
 
 
+def test_exemplars_are_drawn_more_often_only_where_that_was_measured():
+  """20 raw images of CIFAR-100; results/studies/drawing.md."""
+  often = {
+    (dataset, preset)
+    for dataset in data.SOURCES
+    for preset, values in presets.of(dataset).items()
+    if values.get("rehearsal", "once") != "once"
+  }
+  assert often == {("cifar100", "short")}
+  drawn = lambda **given: presets.values("cifar100", "short", given).get(
+    "rehearsal"
+  )
+  assert drawn() == "4"
+  assert drawn(codec="jpeg:75") is drawn(memory="total:2000") is None
+
+
 def test_a_rate_that_is_given_is_that_of_phase_0_too():
   given = {"learning_rate": 0.01}
   assert "base_learning_rate" in presets.values("cifar100", "fast", {})

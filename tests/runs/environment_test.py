@@ -6,7 +6,9 @@ from pathlib import Path
 import platform
 import subprocess
 import sys
+import types
 
+import jax
 import pytest
 
 from mnemonics_jax.runs import environment
@@ -62,6 +64,11 @@ def test_cores_that_may_be_used_count(monkeypatch):
   assert environment.changes_since(began | {"cores": 8}) == (
     "since this run began, cores are now 3, were 8: last digits may differ."
   )
+  # Those of a host compute nothing.
+  device = types.SimpleNamespace(device_kind="TPU v4")
+  monkeypatch.setattr(jax, "devices", lambda: [device])
+  began = environment.environment()
+  assert environment.changes_since(began | {"cores": 8}) is None
 
 
 def git(*arguments, cwd):
