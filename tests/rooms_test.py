@@ -1,4 +1,4 @@
-"""Rooms are small, and tests mirror them: a file for every module."""
+"""Functions fit on a screen, and the map of the house is right."""
 
 import ast
 from pathlib import Path
@@ -8,41 +8,7 @@ import subprocess
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TESTS = ROOT / "tests"
-LINES, FUNCTION_LINES = 350, 80
-# Rooms of tests that no room of the house stands behind.
-APART = ("mutants", "support", "torture")
-
-MODULES = [
-  path
-  for package in ("mnemonics_jax", "experiments")
-  for path in sorted((ROOT / package).rglob("*.py"))
-  if path.stem not in ("__init__", "__main__")
-]
-
-
-def _home(module: Path) -> Path:
-  """Where its tests are; the library's rooms are at the top."""
-  place = module.relative_to(ROOT).with_name(f"{module.stem}_test.py")
-  parts = place.parts[1:] if place.parts[0] == "mnemonics_jax" else place.parts
-  return TESTS.joinpath(*parts)
-
-
-def test_every_module_is_tested_where_one_looks_for_it():
-  assert len(MODULES) > 100
-  lacking = [
-    f"{_home(module).relative_to(ROOT)} for {module.relative_to(ROOT)}"
-    for module in MODULES
-    if not _home(module).exists()
-  ]
-  assert not lacking, f"there is no {', no '.join(lacking)}"
-
-
-def test_every_room_of_tests_is_one_of_the_house():
-  rooms = {path.parent.relative_to(TESTS) for path in TESTS.rglob("*_test.py")}
-  for room in rooms - {Path(), *map(Path, APART)}:
-    houses = ROOT / "mnemonics_jax" / room, ROOT / room
-    assert any(house.is_dir() for house in houses), room
+FUNCTION_LINES = 80
 
 
 def _sources():
@@ -65,14 +31,12 @@ def _docstring(node):
   return first if ast.get_docstring(node) is not None else None
 
 
-def test_a_file_holds_one_idea_and_a_function_fits_on_a_screen():
+def test_a_function_fits_on_a_screen():
   found = []
   for path in _sources():
     if not path.exists():  # Deleted, and not committed yet.
       continue
     text = path.read_text(encoding="utf-8")
-    if (lines := len(text.splitlines())) > LINES:
-      found.append(f"{path} has {lines} lines")
     for node in ast.walk(ast.parse(text)):
       if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         lines = _length(node) - _length(_docstring(node))

@@ -17,7 +17,7 @@ import numpy as np
 
 from mnemonics_jax.data.images import checksum
 from mnemonics_jax.errors import DiskError, UserError, remedy
-from mnemonics_jax.nn.identity import identity
+from mnemonics_jax.identity import identity
 from mnemonics_jax.parallel import processes
 from mnemonics_jax.phase.context import Phase
 from mnemonics_jax.phase.stage import Stage

@@ -15,8 +15,8 @@ import jax
 
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.errors import DiskError, UserError, remedy
+from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.learner import Known, Learner
-from mnemonics_jax.nn.identity import identity, restore
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase import Config
 from mnemonics_jax.runs import checkpoint, checkpoint_names, layout

@@ -122,7 +122,7 @@ def load(path: str | Path) -> BaseModel:
 
 def network(path: str | Path) -> Any:
   """The network of a published model."""
-  from mnemonics_jax.nn.identity import restore
+  from mnemonics_jax.identity import restore
 
   try:
     return restore(about(path)["made_with"][0][0])
@@ -148,7 +148,7 @@ def find(
   What it was made with is compared as values, not as text: settings that came
   later have their defaults.
   """
-  from mnemonics_jax.nn.identity import restore
+  from mnemonics_jax.identity import restore
 
   for file in sorted(Path(directory).expanduser().glob(f"*/{ABOUT}")):
     words = about(file.parent)

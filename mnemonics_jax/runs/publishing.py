@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn.identity import identity
+from mnemonics_jax.identity import identity
 from mnemonics_jax.runs import checkpoint, checkpoint_names, layout, learners
 from mnemonics_jax.runs.metrics_log import read_metrics
 from mnemonics_jax.runs.published import (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError, check_count
-from mnemonics_jax.nn.identity import identity
+from mnemonics_jax.identity import identity
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase import Config, cost, feed, train_model
 from mnemonics_jax.progress import (

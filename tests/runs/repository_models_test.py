@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mnemonics_jax import data, protocol
-from mnemonics_jax.nn.identity import restore
+from mnemonics_jax.identity import restore
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.phase.evaluate import extract
 from mnemonics_jax.runs import published

@@ -1,6 +1,7 @@
 """Identities: equal for what computes the same, different for all else."""
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
 import subprocess
@@ -11,12 +12,13 @@ from flax import linen
 import jax.numpy as jnp
 import pytest
 
+from mnemonics_jax import identity as identity_lib
 from mnemonics_jax import methods
 from mnemonics_jax.bilevel import BilevelConfig
+from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import AUGMENTATIONS, CropFlip
 from mnemonics_jax.nn.heads import CosineHead, LinearHead
-from mnemonics_jax.nn.identity import identity, restore
 from mnemonics_jax.nn.model import Model
 
 
@@ -107,7 +109,7 @@ def test_configurations_differ_in_every_field():
 def test_another_process_finds_the_same():
   code = (
     "import json\nfrom mnemonics_jax.nn import networks\n"
-    "from mnemonics_jax.nn.identity import identity\n"
+    "from mnemonics_jax.identity import identity\n"
     "print(json.dumps(identity(networks.resnet18()), sort_keys=True))"
   )
   done = subprocess.run(
@@ -167,8 +169,8 @@ def test_fields_that_stay_out_come_back_as_their_defaults():
     "mnemonics_jaxx.nn.heads.CosineHead",
     "mnemonics_jax.nn.no_such_file.Head",
     "mnemonics_jax.nn.heads.NoSuchHead",
-    "mnemonics_jax.nn.identity.importlib",
-    "mnemonics_jax.nn.identity.identity",
+    "mnemonics_jax.identity.importlib",
+    "mnemonics_jax.identity.identity",
     "mnemonics_jax.runs.saver.Saver",
     "",
     None,
@@ -185,3 +187,23 @@ def test_classes_with_other_fields_are_not_made():
   description["fields"]["temperature"] = 1.0
   with pytest.raises(LookupError, match="CosineHead"):
     restore(description)
+
+
+def test_a_class_that_moves_keeps_its_name(monkeypatch):
+  now, then = (
+    "mnemonics_jax.nn.heads.CosineHead",
+    "mnemonics_jax.elsewhere.Head",
+  )
+  written = identity(CosineHead(sigma=4.0))
+  monkeypatch.setitem(identity_lib._MOVED, then, now)
+  assert identity(CosineHead(sigma=4.0)) == written | {"class": then}
+  assert restore(written | {"class": then}) == CosineHead(sigma=4.0)
+  assert restore(written) == CosineHead(sigma=4.0)  # Written in between.
+
+
+def test_what_has_moved_is_where_the_table_says():
+  assert len(set(identity_lib._MOVED.values())) == len(identity_lib._MOVED)
+  for then, now in identity_lib._MOVED.items():
+    module, _, name = now.rpartition(".")
+    cls = getattr(importlib.import_module(module), name)
+    assert f"{cls.__module__}.{cls.__qualname__}" == now, then

@@ -15,6 +15,10 @@ from flax import linen as nn
 # What flax adds to the fields of every module: where it hangs, not what it is.
 _OF_FLAX = ("parent", "name")
 
+# Files hold the name under which a class was first written. A class that moves gets
+# a line here, {first name: where it is now}, and keeps that name for ever.
+_MOVED: dict[str, str] = {}
+
 
 def identity(value: Any) -> Any:
   """A configuration as nested lists, dicts, numbers and strings.
@@ -62,8 +66,10 @@ def _is_frozen(value):
 def _named(value, names):
   """The class and the fields of these names."""
   cls = type(value)
+  place = f"{cls.__module__}.{cls.__qualname__}"
+  first = {now: then for then, now in _MOVED.items()}.get(place, place)
   fields = {name: identity(getattr(value, name)) for name in names}
-  return {"class": f"{cls.__module__}.{cls.__qualname__}", "fields": fields}
+  return {"class": first, "fields": fields}
 
 
 def restore(description: Any) -> Any:
@@ -85,7 +91,7 @@ def restore(description: Any) -> Any:
   if not isinstance(description, dict):
     return description
   known = description.get("class")
-  module, _, name = str(known).rpartition(".")
+  module, _, name = _MOVED.get(str(known), str(known)).rpartition(".")
   if module.partition(".")[0] != __name__.partition(".")[0]:
     raise LookupError(known)
   try:
