@@ -1,4 +1,7 @@
-"""What a user holds: a learner that is told of new classes, call by call.
+"""A classifier that learns new classes call by call.
+
+`Learner` holds the settings. `Learner.learn` returns everything learned so far as a
+new, immutable `Known`.
 
 >>> from mnemonics_jax import Learner, data, networks
 >>> digits = data.load("digits")
@@ -11,6 +14,11 @@
 (0, 1, 2, 3)
 >>> learner.predict(known, digits.test_images).shape
 (355,)
+>>> scores = learner.evaluate(known, *known.exemplars, readout="nme")
+>>> scores.confusion.sum(1).tolist()
+[5, 5, 5, 5]
+>>> learner.save(known, "learner")
+>>> learner, known = Learner.load("learner")
 """
 
 from mnemonics_jax.learner.known import Known, Scores

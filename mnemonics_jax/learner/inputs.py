@@ -1,4 +1,4 @@
-"""What a user gives a learner: images, names, a network; refused in words."""
+"""Checks what a user gives a learner: images, names of classes, a network."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,11 +16,11 @@ from mnemonics_jax.nn.networks import NETWORKS, Network
 def as_images(
   images: Any, shape: Sequence[int] | None = None
 ) -> UInt8[np.ndarray, "n h w c"]:
-  """The images as [n, height, width, channels]; grey ones may lack the last.
+  """The images as [n, height, width, channels]; grey ones may lack channels.
 
   Args:
     images: uint8 pixels.
-    shape: that each must have, None for any.
+    shape: required of each image; None allows any.
   """
   try:
     images = np.asarray(images)
@@ -77,11 +77,11 @@ def as_names(names: Iterable[Any], images: int) -> list[Name]:
 
 
 def new_names(names: Sequence[Name], before: Sequence[Name]) -> list[Name]:
-  """The names that arrive, in the order of their first images.
+  """The new class names, in the order of their first images.
 
   Args:
     names: of each image.
-    before: of the classes that are known.
+    before: of the classes that were learned before.
   """
   new, known = list(dict.fromkeys(names)), set(before)
   if again := [name for name in new if name in known]:
@@ -102,7 +102,7 @@ def new_names(names: Sequence[Name], before: Sequence[Name]) -> list[Name]:
 def as_labels(
   names: Sequence[Name], known: Sequence[Name]
 ) -> Int[np.ndarray, " n"]:
-  """Where each name stands among the known ones; others are refused."""
+  """The label of each name: its position in `known`. Refuses other names."""
   place = {name: label for label, name in enumerate(known)}
   if unknown := [name for name in dict.fromkeys(names) if name not in place]:
     raise UserError(
@@ -116,7 +116,7 @@ def as_labels(
 def labelled(
   images: Any, names: Iterable[Any], shape: Sequence[int], known: Sequence[Name]
 ) -> tuple[UInt8[np.ndarray, "n h w c"], Int[np.ndarray, " n"]]:
-  """Images of known classes, and their labels."""
+  """Images of known classes as an array, and their labels."""
   images = as_images(images, shape)
   return images, as_labels(as_names(names, len(images)), known)
 
@@ -126,17 +126,13 @@ def _was(names):
 
 
 def listed(names: Sequence[Name], most: int = 5) -> str:
-  """The first names, for a message.
-
-  >>> listed(("cat", 3, (1, 2)), most=2)
-  "'cat', 3, ..."
-  """
+  """The first names, for an error message."""
   more = ", ..." if len(names) > most else ""
   return ", ".join(repr(name) for name in names[:most]) + more
 
 
 def check_incremental(method: Method) -> None:
-  """Refuses the upper bound, which never learns from new classes alone."""
+  """Refuses joint training, which needs all classes in every phase."""
   if method.joint:
     raise UserError(
       "method",
@@ -148,12 +144,12 @@ def check_incremental(method: Method) -> None:
 def network_for(
   network: Any, images: UInt8[np.ndarray, "n h w c"], **options: Any
 ) -> Any:
-  """The network for images like these; one of ours normalises them.
+  """The network for images of this size. A named one normalises them.
 
   Args:
-    network: a name, a linen module, or what is used as a `Network` is.
-    images: the first ones.
-    **options: of one of ours.
+    network: a name, a linen module, or an object with the methods of `Network`.
+    images: of the first phase; a named network takes their mean and deviation.
+    **options: of a named network.
   """
   _, height, width, channels = images.shape
   shape = height, width, channels

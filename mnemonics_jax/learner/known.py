@@ -1,4 +1,4 @@
-"""What was learned, as a value; and the same with another room for classes."""
+"""What has been learned, as a value, and the scores it gives to images."""
 
 from collections.abc import Hashable
 import dataclasses
@@ -6,25 +6,25 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax import registry
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.methods import Method
+from mnemonics_jax.nn.model import Model
+from mnemonics_jax.phase.evaluate import confusion, extract, nme_cosines
 from mnemonics_jax.types import PhaseResult, PhaseState
 
 Name = Hashable
 
+# Scales cosines to class means before the softmax of `probabilities`.
+_SHARPNESS = 10
+
 
 class Known(NamedTuple):
   """What has been learned: a value, to keep, save, or go on from.
-
-  >>> from mnemonics_jax import Learner
-  >>> learner, known = Learner.load("saved_learner")
-  >>> known.names, known.phases  # Two classes at first, then one more.
-  (('cat', 'dog', 'fox'), (2, 1))
-  >>> images, names = known.exemplars
-  >>> images.shape, names
-  ((6, 8, 8, 3), ('cat', 'cat', 'dog', 'dog', 'fox', 'fox'))
 
   Attributes:
     state: Θ, the memory, and where the next phase begins.
@@ -51,14 +51,7 @@ class Known(NamedTuple):
 
 
 class Scores(NamedTuple):
-  """How well images are named.
-
-  >>> from mnemonics_jax import Learner
-  >>> learner, known = Learner.load("saved_learner")
-  >>> images, names = known.exemplars
-  >>> scores = learner.evaluate(known, images[2:], names[2:])
-  >>> list(scores.by_class), scores.confusion.sum(1).tolist()  # No cat.
-  (['dog', 'fox'], [0, 2, 2])
+  """How many images are named correctly.
 
   Attributes:
     accuracy: share of the images that are named correctly.
@@ -72,11 +65,11 @@ class Scores(NamedTuple):
 
 
 def room_for(classes: int) -> int:
-  """Rows of the head of a learner that knows so many classes: 8, 16, 32, ...
+  """Rows of a learner's head for this many classes: 8, 16, 32, ...
 
-  A phase that imitates the next one also counts the classes of that. They depend on
-  nothing else: XLA chooses by their number how products and sums
-  are computed.
+  The rows depend on nothing else, because XLA chooses by their number how it
+  computes products and sums. A phase that imitates the next one counts the
+  classes of that one, too.
 
   >>> room_for(3), room_for(8), room_for(33)
   (8, 8, 64)
@@ -85,12 +78,12 @@ def room_for(classes: int) -> int:
 
 
 def resized(state: PhaseState, begin: PhaseState) -> PhaseState:
-  """The state with the room of another one, as if it had had it all along.
+  """The state with as many rows as `begin`, as if it had always had them.
 
   Args:
-    state: what is known; rows of no class may be left out.
-    begin: of the same seed, before anything was known; a longer head begins with
-      the rows of a shorter one.
+    state: to resize; rows without a class may be cut off.
+    begin: of the same seed, before anything was learned. A longer head begins
+      with the rows of a shorter one.
   """
   memory, fresh = state.memory, begin.memory
   room = len(fresh.counts)
@@ -109,3 +102,78 @@ def _resized(have, fresh):
     return have
   rows = jnp.concatenate([jnp.asarray(have), fresh[len(have) :]])
   return rows[: len(fresh)]
+
+
+def check_head(method: Method, known: Known) -> None:
+  """Refuses a method whose head differs from the one that was learned."""
+  key, head = jax.random.key(0), method.head
+  fresh = jax.eval_shape(
+    lambda: method.begin_run({"params": {"head": head.init(key, 1, 1)}})
+  )
+  learned = known.state.variables
+  if (
+    fresh["params"]["head"].keys() != learned["params"]["head"].keys()
+    or not fresh.keys() <= learned.keys()
+  ):
+    raise UserError(
+      "method",
+      f"`method={method.name}` has another head than the method that learned"
+      " this",
+      "use the learner that it was learned with",
+    )
+
+
+def read(
+  method: Method, known: Known, images: UInt8[np.ndarray, "n h w c"]
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n seen"]]:
+  """Features and logits of images."""
+  check_head(method, known)
+  model = Model(known.network, method.head, len(known.state.memory.counts))
+  variables = known.state.variables
+  features, logits = extract(model, method, variables, images)
+  return features, logits[:, : len(known.names)]
+
+
+def class_scores(
+  method: Method,
+  known: Known,
+  images: UInt8[np.ndarray, "n h w c"],
+  readout: str,
+) -> Float[np.ndarray, "n seen"]:
+  """A score per class and image: logits, or cosines to the class means."""
+  if readout not in registry.READOUTS:
+    raise UserError(
+      "readout",
+      f"`readout={readout}` is not known",
+      f"choose one of {', '.join(registry.READOUTS)}",
+    )
+  features, logits = read(method, known, images)
+  if readout == "head":
+    return logits
+  exemplars, labels = memory_lib.flat(known.state.memory)
+  found, _ = read(method, known, exemplars)
+  return nme_cosines(features, found, labels, len(known.names))
+
+
+def probabilities(
+  scores: Float[np.ndarray, "n seen"], readout: str
+) -> Float[np.ndarray, "n seen"]:
+  """The softmax of logits, or of cosines times 10."""
+  if readout == "nme":
+    scores = _SHARPNESS * scores
+  likely = np.exp(scores - scores.max(-1, keepdims=True))
+  return likely / likely.sum(-1, keepdims=True)
+
+
+def grade(
+  known: Known, labels: Int[np.ndarray, " n"], guesses: Int[np.ndarray, " n"]
+) -> Scores:
+  """Accuracies of guesses whose true labels are given."""
+  table = confusion(labels, guesses, len(known.names))
+  counts = table.sum(1)
+  by_class = {
+    name: float(table[i, i] / counts[i])
+    for i, name in enumerate(known.names)
+    if counts[i]
+  }
+  return Scores(float((labels == guesses).mean()), by_class, table)

@@ -1,8 +1,10 @@
-"""How classes are learned and asked for; what is known is a value of its own."""
+"""The learner: settings, and calls that learn classes and name images."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+import contextlib
 import dataclasses
 from pathlib import Path
+import sys
 from typing import Any
 
 from jaxtyping import Float
@@ -12,8 +14,9 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError, check_count
-from mnemonics_jax.learner import asking, beginning, following, inputs
-from mnemonics_jax.learner.known import Known, Scores, resized, room_for
+from mnemonics_jax.learner import inputs
+from mnemonics_jax.learner import known as known_lib
+from mnemonics_jax.learner.known import Known, Scores
 from mnemonics_jax.learner.presets import PRESETS, fields, policy
 from mnemonics_jax.memory import Codec, MemoryPolicy
 from mnemonics_jax.methods import METHODS, Method, reference
@@ -35,34 +38,29 @@ _CHOICES: Mapping[str, Iterable[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-  """How classes are learned; what is known is a value of its own.
+  """Settings for learning classes call by call.
 
-  >>> Learner(method="icarl", exemplars="herding", preset="paper").readout
-  'nme'
-  >>> Learner(method="lucyr")
-  Traceback (most recent call last):
-  mnemonics_jax.errors.UserError: `method=lucyr` is not known; choose one of lwf, icarl, icarl_bce, e2e, bic, lucir, joint.
-
-  Fields that are None take the value of the preset, or else the default of
-  `phase.Config`.
+  `learn` returns everything learned so far as an immutable `Known`, which the other
+  methods take. A field that is None takes its value from the preset, or else the
+  default of `phase.Config`.
 
   Attributes:
-    network: `resnet8`, `resnet18`, `resnet32`; or one of your own: a linen module
-      whose `features(images, train)`, or else `__call__`, returns features; or
-      what is used as a `Network` is.
+    network: `resnet8`, `resnet18`, `resnet32`; or your own linen module, whose
+      `features(images, train)`, or else `__call__`, returns features; or an object
+      with the methods of `Network`.
     method: the base method, by name or as a value.
     exemplars: `random`, `herding`, `selected` or `mnemonics`.
-    memory: what may be kept, such as `per_class:20`, `total:2000` or
+    memory: budget of exemplars, such as `per_class:20`, `total:2000` or
       `per_class_bytes:61440`.
     preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes),
       `best` (as short, with JPEGs in the bytes of 20 raw images) or `smoke` (only
       to see it work).
     seed: of initialisation, sampling and augmentation.
     augment: of training images, by name or as a function of key and images.
-    codec: how exemplars are kept: `raw`, `jpeg:75`, `webp:75`.
-    base_model: a published model of the first classes, taken instead of training
-      one; it brings its network.
-    init_exemplars: and all below: the fields of `phase.Config` of these names.
+    codec: storage of exemplars: `raw`, `jpeg:75`, `webp:75`.
+    base_model: a published model of the first classes, used with its network
+      instead of training one.
+    init_exemplars: this and all below are fields of `phase.Config`.
   """
 
   network: Any = "resnet32"
@@ -102,7 +100,7 @@ class Learner:
           f"choose one of {', '.join(choices)}",
         )
     check_count("seed", self.seed, most=2**32 - 1)
-    self._policy((1, 1, 1))  # Which is checked by it.
+    self._policy((1, 1, 1))  # Refuses a wrong memory or codec.
 
   def learn(
     self,
@@ -113,20 +111,14 @@ class Learner:
     test: tuple[Any, Iterable[Any]] | None = None,
     report: Report | None = None,
   ) -> Known:
-    """Learns new classes: one phase. What was known before stays as it is.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> owls = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
-    >>> more = learner.learn(known, owls, ["owl"] * 4)
-    >>> more.names, known.names
-    (('cat', 'dog', 'fox', 'owl'), ('cat', 'dog', 'fox'))
+    """Learns new classes in one phase and leaves `known` unchanged.
 
     Args:
       known: what was learned before, None for the first classes.
       images: uint8, [n, h, w, channels], of the new classes only.
       names: of the class of each image; anything that can be a key of a dict.
-      test: images and names of classes known afterwards, measured in `result`.
-      report: hears where it is; by default a person reads it.
+      test: images and names to evaluate on afterwards; see `Known.result`.
+      report: receives progress; by default it is printed to stderr.
     """
     inputs.check_incremental(self._method)
     shape = known and known.network.image_shape
@@ -144,14 +136,18 @@ class Learner:
     config = fitted._config(network, phases, labels, known and known.state)
     state = phase.begin_run(self.seed, config)
     if known is not None:
-      asking.check_head(self._method, known)
-      state = resized(known.state, state)
+      known_lib.check_head(self._method, known)
+      state = known_lib.resized(known.state, state)
     tested = images[:0], labels[:0]
     if test is not None:
       tested = inputs.labelled(*test, network.image_shape, seen)
     data = PhaseData(images, labels, phases[-1], *tested)
-    train = beginning.training(None if known else self.base_model, seen)
-    with following.followed(report) as hear:
+    train = phase.train_model
+    if known is None and self.base_model is not None:
+      from mnemonics_jax.runs import published
+
+      train = published.begin_with(published.load(self.base_model), seen)
+    with _reporting(report) as hear:
       state, result = phase.run_phase(
         state, data, config, report=hear, train=train
       )
@@ -166,12 +162,13 @@ class Learner:
     labels,
     state: PhaseState | None,
   ) -> Config:
-    """Of the phase that brings images with these labels."""
+    """The configuration of the phase that learns images with these labels."""
     counts = np.zeros(0, int) if state is None else state.memory.counts
-    imitates = bool(self.drift or self.imitate)  # As many new classes as these.
+    # An imitated phase has as many new classes as this one.
+    imitates = bool(self.drift or self.imitate)
     shape = OpenShape(
       phases,
-      room_for(sum(phases) + imitates * phases[-1]),
+      known_lib.room_for(sum(phases) + imitates * phases[-1]),
       images=len(labels),
       largest_class=int(np.bincount(labels).max()),
       exemplars=int(counts.sum()),
@@ -196,7 +193,9 @@ class Learner:
 
   def _network(self, images):
     if self.base_model is not None:
-      return inputs.network_for(beginning.network(self.base_model), images)
+      from mnemonics_jax.runs import published
+
+      return inputs.network_for(published.network(self.base_model), images)
     options = {}
     if self.preset == "paper":
       options["last_relu"] = reference.last_relu(self._method)
@@ -219,21 +218,13 @@ class Learner:
 
   @property
   def readout(self) -> str:
-    """The method's own read-out.
-
-    >>> Learner(method="icarl").readout
-    'nme'
-    """
+    """The method's own read-out, `head` or `nme`."""
     return self._method.readout
 
   def predict(
     self, known: Known, images: Any, *, readout: str | None = None
   ) -> np.ndarray:
-    """The name of each image.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> learner.predict(known, known.exemplars[0], readout="nme").shape
-    (6,)
+    """The class name of each image.
 
     Args:
       known: what was learned.
@@ -249,32 +240,18 @@ class Learner:
   def predict_proba(
     self, known: Known, images: Any, *, readout: str | None = None
   ) -> Float[np.ndarray, "n seen"]:
-    """How likely each class is for each image, in the order of `known.names`.
+    """The probability of each class, in the order of `known.names`.
 
-    The nearest mean has no probabilities of its own: its are the softmax of the
-    cosines times 10.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> likely = learner.predict_proba(known, known.exemplars[0])
-    >>> likely.shape, likely.sum(1).round(3).tolist()
-    ((6, 3), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-
-    The arguments are those of `predict`.
+    `head` gives the softmax of the logits, `nme` that of 10 times the cosines to
+    the class means. The arguments are those of `predict`.
     """
     scores = self._scores(known, images, readout)
-    return asking.probabilities(scores, readout or self.readout)
+    return known_lib.probabilities(scores, readout or self.readout)
 
   def features(self, known: Known, images: Any) -> Float[np.ndarray, "n d"]:
-    """What the network makes of images, before the head.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> learner.features(known, known.exemplars[0]).shape
-    (6, 16)
-
-    The arguments are those of `predict`.
-    """
+    """The network's features of images, which the head takes."""
     images = inputs.as_images(images, known.network.image_shape)
-    return asking.read(self._method, known, images)[0]
+    return known_lib.read(self._method, known, images)[0]
 
   def evaluate(
     self,
@@ -284,35 +261,26 @@ class Learner:
     *,
     readout: str | None = None,
   ) -> Scores:
-    """How well images of known classes are named.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> scores = learner.evaluate(known, *known.exemplars, readout="nme")
-    >>> scores.confusion.shape, scores.confusion.sum(1).tolist()
-    ((3, 3), [2, 2, 2])
+    """Accuracies and confusion on images of known classes.
 
     Args:
       known: what was learned.
       images: uint8, of the size that was learned.
-      names: what they show.
+      names: true class name of each image.
       readout: `head` or `nme`; None is the method's own.
     """
     shape = known.network.image_shape
     images, labels = inputs.labelled(images, names, shape, known.names)
     guesses = self._scores(known, images, readout).argmax(-1)
-    return asking.grade(known, labels, guesses)
+    return known_lib.grade(known, labels, guesses)
 
   def _scores(self, known, images, readout):
     images = inputs.as_images(images, known.network.image_shape)
-    return asking.scores(self._method, known, images, readout or self.readout)
+    readout = readout or self.readout
+    return known_lib.class_scores(self._method, known, images, readout)
 
   def save(self, known: Known, path: str | Path) -> None:
-    """Writes the learner and what it knows; replaces what was saved there.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> learner.save(known, "another_place")
-    >>> Learner.load("another_place")[1].names
-    ('cat', 'dog', 'fox')
+    """Writes the learner and `known`; replaces a learner saved there before.
 
     Args:
       known: what was learned.
@@ -331,18 +299,26 @@ class Learner:
     seed: int | None = None,
     phase: int | None = None,
   ) -> "tuple[Learner, Known]":
-    """A learner and what it knows: of `save`, or of a run's work directory.
-
-    >>> learner, known = Learner.load("saved_learner")
-    >>> learner.memory, known.names
-    ('per_class:2', ('cat', 'dog', 'fox'))
+    """Reads a learner and what it knows.
 
     Args:
-      path: where it is.
-      network: the network, if it is one of your own: code is not saved.
-      seed: which of a run's seeds; None is its first.
-      phase: after which of a run's phases; None is the last.
+      path: a directory of `save` or of `runs.export`, or a run's work directory.
+      network: the network, if it is your own: code is not saved.
+      seed: one of the run's seeds; None is its first.
+      phase: one of the run's phases, to load the state after it; None is the last.
     """
     from mnemonics_jax.runs import learners
 
     return learners.load(Path(path), network, seed, phase)
+
+
+@contextlib.contextmanager
+def _reporting(report: Report | None) -> Iterator[Report]:
+  """The caller's report, or else a console on stderr."""
+  if report is not None:
+    yield report
+    return
+  from mnemonics_jax.report.console import Console
+
+  with Console(stream=sys.stderr) as console:
+    yield console

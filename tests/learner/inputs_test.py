@@ -95,3 +95,10 @@ def test_the_upper_bound_cannot_learn_call_by_call():
 def test_a_budget_below_the_number_of_classes_is_refused():
   with refused("`memory=total:2` is smaller"):
     learn(make(memory="total:2"), None, "cat dog owl")
+
+
+def test_a_base_model_that_is_not_there_is_refused(tmp_path):
+  for network in ("resnet8", saved_learner.network()):
+    with refused("is not a published model"):
+      learner = make(network, base_model=str(tmp_path))
+      learn(learner, None, "cat dog")
