@@ -108,9 +108,8 @@ class Request:
     return table_rows.memory(self.table, self.dataset)
 
   def settings(self, row: Row, phases: int, seed: int) -> Settings:
-    values = presets.values(
-      self.dataset, self.preset, {**self.given, **row.fixed}
-    )
+    decided = {**self.memory, **self.given, **row.fixed}
+    values = presets.values(self.dataset, self.preset, decided)
     return table_rows.settings(
       row,
       dataset=self.dataset,
@@ -205,6 +204,8 @@ def _planned(plan: Plan) -> Request:
   given = options.given_settings()
   seeds = given.pop("seeds", plan.seeds)
   named = [n for n in ("table", "dataset", "preset") if FLAGS[n].present]
+  if _UPPER_BOUND.value:
+    named.append("upper_bound")
   if other := [*given, *named]:
     problem = f"`{other[0]}` is not for plans, which decide it"
     raise UserError(other[0], problem, "leave it out")

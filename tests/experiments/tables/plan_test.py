@@ -61,7 +61,12 @@ def test_flags_choose_among_rows_and_seeds_only(tmp_path):
   assert [(row.name, n, seed) for row, n, seed in asked.cells()] == [
     ("four", 2, 1)
   ]
-  for wrong in ({"seeds": "2"}, {"epochs": "3"}, {"dataset": "cifar100"}):
+  for wrong in (
+    {"seeds": "2"},
+    {"epochs": "3"},
+    {"dataset": "cifar100"},
+    {"upper_bound": "true"},
+  ):
     with pytest.raises(UserError, match="plan"):
       request(tmp_path, **wrong)
 

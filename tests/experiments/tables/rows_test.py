@@ -2,12 +2,16 @@
 
 import dataclasses
 
+from absl.testing import flagsaver
 import pytest
 from support import tables, tiny
 
+from experiments.effects import without_effect
+from experiments.options import settings_from_flags
 from experiments.paper import departures
 from experiments.settings import build
 from experiments.tables import rows as table_rows
+from mnemonics_jax import registry
 from mnemonics_jax.phase import Phase, begin_run
 from mnemonics_jax.runs import base_models
 
@@ -91,6 +95,41 @@ def test_budget_and_distillation_tables(tmp_path):
   request = tables.request(tmp_path, table="s2")
   found = {row.name: request.settings(row, 5, 0) for row in request.rows}
   assert not found["nodistill"].distill and found["distill"].distill
+
+
+@pytest.mark.parametrize("preset", registry.PRESETS)
+@pytest.mark.parametrize("table", table_rows.TABLES)
+def test_a_cell_is_the_run_that_its_flags_ask_for(tmp_path, table, preset):
+  request = tables.request(
+    tmp_path, table=table, preset=preset, dataset="cifar100"
+  )
+  for row in request.available:
+    cell = request.settings(row, 5, 0)
+    idle = without_effect(cell)
+    flags = {
+      name: str(value)
+      for name, value in {
+        **row.defaults, **row.fixed, **request.memory
+      }.items()
+      if name not in idle
+    }  # fmt: skip
+    with flagsaver.as_parsed(preset=preset, phases="5", **flags):
+      run = settings_from_flags("cifar100")
+    assert run.identity() == cell.identity(), row.name
+
+
+def test_cells_that_drew_exemplars_4_times_can_still_be_asked_for(tmp_path):
+  """Table S1 drew so until presets heard of its memory; now --rehearsal says it."""
+  flags = dict(table="s1", dataset="cifar100")
+  (now, before) = (
+    tables.request(tmp_path, **flags, **more)
+    for more in ({}, {"rehearsal": "4"})
+  )
+  row = now.rows[0]
+  assert now.settings(row, 5, 0).rehearsal == "once"
+  name = before.workdir(row, 5, 0, 17).name
+  assert name == "cifar100_lwf_herding_total-2000_n5_b85cbfa4"
+  assert now.workdir(row, 5, 0, 17).name != name
 
 
 TUNED = {"lucir_equal", "lucir_mnemonics", "lwf_equal", "lwf_mnemonics"}
