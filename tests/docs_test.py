@@ -1,6 +1,7 @@
 """The site builds without a warning, and needs nothing from elsewhere."""
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 import re
@@ -99,3 +100,35 @@ def test_examples_are_fenced_and_nothing_else():
   text = "Adds.\n\n>>> f[x](1)\n2\n\nArgs:\n  x: one."
   fenced = "Adds.\n\n```pycon\n>>> f[x](1)\n2\n```\n\nArgs:\n  x: one."
   assert load("doctests").fenced(text) == fenced
+
+
+def test_the_page_of_results_has_the_numbers_of_results():
+  text = (ROOT / "docs/measured.md").read_text(encoding="utf-8")
+  assert text.count("<!-- table") > 10
+  assert load("results").written(text) == text
+  row = re.search(
+    r"\| JPEG 90 \|[^|]*\|[^|]*\|[^|]*\|[^|]*\| \*\*(.*?)\*\*", text
+  )
+  assert row and row[1] == "+1.77 ± 0.39"
+
+
+def test_a_table_of_results_by_hand(tmp_path, monkeypatch):
+  results = load("results")
+  monkeypatch.setattr(results, "ROOT", tmp_path)
+  accuracy = {"a": (0.5, 0.7), "b": (0.4, 0.5)}
+  cells = {
+    f"{row}/{seed}": {
+      "row": row, "seed": seed, "phases": 5, "status": "finished",
+      "average": {"final": {"head": accuracy[row][seed]}},
+    }
+    for row in "ab" for seed in (0, 1)
+  }  # fmt: skip
+  (tmp_path / "results").mkdir()
+  (tmp_path / "results/x.json").write_text(json.dumps({"cells": cells}))
+  # Half-widths by hand: 12.706 times half of the distance of two values.
+  assert results.table("x", "head head-b", "a=row_a b").splitlines() == [
+    "| | head | head − b |",
+    "|---|---:|---:|",
+    "| row a | 60.00 ± 127.06 | +15.00 ± 63.53 |",
+    "| b | 45.00 ± 63.53 | |",
+  ]
