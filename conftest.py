@@ -83,11 +83,11 @@ def _workdir_of_examples(request, tmp_path_factory, monkeypatch):
 @pytest.fixture(autouse=True, scope="session")
 def _kernels():
   """Builds them, or finds that it cannot, and lets no run of a test tell it."""
+  from mnemonics_jax import cpu_conv
   from mnemonics_jax.errors import UserError
-  from mnemonics_jax.nn.native import choice
 
   with contextlib.suppress(UserError):
-    choice.news()
+    cpu_conv.news()
 
 
 @pytest.fixture

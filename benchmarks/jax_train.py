@@ -12,7 +12,7 @@ import numpy as np
 from experiments import allocation
 from mnemonics_jax import phase
 from mnemonics_jax.methods import Classes, LwF
-from mnemonics_jax.nn import networks, transfer
+from mnemonics_jax.nn import layers, networks, transfer
 from mnemonics_jax.nn.augment import CropFlip, NoAugmentation
 from mnemonics_jax.nn.heads import CosineHead
 from mnemonics_jax.nn.model import Model
@@ -157,7 +157,7 @@ def plain_steps(path: str, network: str, kind: str, steps: int):
   One call for each step, because in a loop XLA's own gradients take many times
   longer on a CPU.
   """
-  networks.conv2d = _lax_conv  # In this process, which measures nothing else.
+  layers.conv2d = _lax_conv  # In this process, which measures nothing else.
   ours = Steps(path, network, kind)
   task = ours.task
 

@@ -44,7 +44,7 @@ def computing() -> Iterator[None]:
   # Imported here so that a mistake in the flags is answered at once.
   import jax
 
-  from mnemonics_jax.nn.native import choice
+  from mnemonics_jax import cpu_conv
   from mnemonics_jax.parallel import mesh, processes
 
   distributed = processes.connect(
@@ -52,7 +52,7 @@ def computing() -> Iterator[None]:
   )
   if count is not None:
     mesh.split_cpu(count)
-  elif not distributed and not choice.choose().is_native:
+  elif not distributed and not cpu_conv.choose().is_native:
     mesh.split_cpu()  # XLA's kernel gradient keeps one thread of a device busy.
   available = jax.device_count()
   if count is not None and count > available:

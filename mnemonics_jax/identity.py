@@ -17,7 +17,11 @@ _OF_FLAX = ("parent", "name")
 
 # Files hold the name under which a class was first written. A class that moves gets
 # a line here, {first name: where it is now}, and keeps that name for ever.
-_MOVED: dict[str, str] = {}
+_MOVED: dict[str, str] = {
+  "mnemonics_jax.nn.batch_norm.BatchNorm": "mnemonics_jax.nn.layers.BatchNorm",
+  "mnemonics_jax.nn.jpeg.JpegLoss": "mnemonics_jax.nn.pixels.JpegLoss",
+  "mnemonics_jax.nn.networks.Conv": "mnemonics_jax.nn.layers.Conv",
+}
 
 
 def identity(value: Any) -> Any:

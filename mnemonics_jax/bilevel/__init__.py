@@ -39,21 +39,15 @@ pictures or stops early writes that loop instead:
 True
 """
 
-from mnemonics_jax.bilevel.adjust import (
-  adjust_exemplars,
-  init_parts,
-  merge_parts,
-  run_parts,
-)
 from mnemonics_jax.bilevel.base_level import (
   hypergradient,
   imprint,
   meta_loss,
   unroll,
 )
-from mnemonics_jax.bilevel.batches import Features
 from mnemonics_jax.bilevel.choice import Choice, learn_choice
 from mnemonics_jax.bilevel.config import ApplyFn, BilevelConfig
+from mnemonics_jax.bilevel.data import Features
 from mnemonics_jax.bilevel.diagnostics import (
   HypergradientCheck,
   MemoryEstimate,
@@ -74,7 +68,11 @@ from mnemonics_jax.bilevel.optimize import (
   Callback,
   History,
   Moment,
+  adjust_exemplars,
+  init_parts,
+  merge_parts,
   optimize_exemplars,
+  run_parts,
   run_steps,
 )
 from mnemonics_jax.bilevel.problem import Problem, prepare

@@ -16,16 +16,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 import optax
 
-from mnemonics_jax.bilevel import checks
-from mnemonics_jax.bilevel.batches import (
+from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
+from mnemonics_jax.bilevel.data import (
   Data,
   Features,
   as_data,
+  check_exemplars,
+  check_functions,
+  check_model,
   flatten_steps,
   shuffle,
   take,
-)  # fmt: skip
-from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
+)
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.losses import cross_entropy
 from mnemonics_jax.nn import heads
@@ -170,15 +172,15 @@ class _Model(NamedTuple):
 
 def check(exemplars, variables, batch, apply_fn, config, active, inner_data):
   """Raises an error that names the mistake, before anything is traced."""
-  checks.check_functions(apply_fn, config)
-  checks.check_exemplars(exemplars)
+  check_functions(apply_fn, config)
+  check_exemplars(exemplars)
 
   def logits_of(variables, data):
     model = _model(variables, apply_fn, config)
     return model.forward(model.trained, model.inputs(data))
 
   logits = jax.eval_shape(logits_of, variables, exemplars)
-  checks.check_model(logits, exemplars, batch, active, inner_data, config)
+  check_model(logits, exemplars, batch, active, inner_data, config)
 
 
 def _model(variables, apply_fn, config) -> _Model:

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 import optax
 
-from mnemonics_jax.bilevel.batches import Features, shuffle, take, with_mask
 from mnemonics_jax.bilevel.config import BilevelConfig
+from mnemonics_jax.bilevel.data import Features, shuffle, take, with_mask
 from mnemonics_jax.losses import cross_entropy
 from mnemonics_jax.nn import heads
 from mnemonics_jax.types import PyTree

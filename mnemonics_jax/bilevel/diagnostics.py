@@ -11,8 +11,8 @@ from jaxtyping import Array
 import numpy as np
 
 from mnemonics_jax.bilevel.base_level import hypergradient, unroll
-from mnemonics_jax.bilevel.batches import Data, as_data
 from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
+from mnemonics_jax.bilevel.data import Data, as_data
 from mnemonics_jax.types import Exemplars, Variables
 
 

@@ -14,11 +14,11 @@ from jaxtyping import Array, Float, Int
 import optax
 
 from mnemonics_jax.bilevel import base_level
-from mnemonics_jax.bilevel.batches import shuffle, take
 from mnemonics_jax.bilevel.config import DEFAULT, BilevelConfig
+from mnemonics_jax.bilevel.data import shuffle, take
 from mnemonics_jax.bilevel.problem import Problem, embed
 from mnemonics_jax.errors import check_count
-from mnemonics_jax.nn.jpeg import low_pass
+from mnemonics_jax.nn.pixels import low_pass
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.types import Exemplars, PyTree
 

@@ -9,10 +9,16 @@ from jaxtyping import Array, Bool
 import numpy as np
 import optax
 
-from mnemonics_jax.bilevel import base_level, checks
-from mnemonics_jax.bilevel.batches import Data, Features, as_data, with_mask
+from mnemonics_jax.bilevel import base_level
 from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
-from mnemonics_jax.nn.blocks import map_blocks
+from mnemonics_jax.bilevel.data import (
+  Data,
+  Features,
+  as_data,
+  check_starts,
+  with_mask,
+)
+from mnemonics_jax.nn.model import map_blocks
 from mnemonics_jax.nn.pixels import from_uint8
 from mnemonics_jax.types import Exemplars, Variables
 
@@ -99,7 +105,7 @@ def prepare(
   base_level.check(
     exemplars, variables, valid, apply_fn, config, active, inner_data
   )
-  checks.check_starts(starts, variables, valid)
+  check_starts(starts, variables, valid)
   valid = with_mask(valid)
   # Batch statistics belong to a batch, several starts to several backbones.
   one_backbone = config.batch_norm == "frozen" and starts is None

@@ -10,11 +10,12 @@ arguments, so every derivative of one of them is another of them. Here each is a
 JAX primitive whose tangents and cotangents are written through the other two:
 derivatives of any order, forward or reverse, stay within these three maps.
 
-XLA computes the maps (conv_xla.py), and on a CPU, where they are float32, kernels
-of our own (native/).
+Accelerators run them as plain XLA convolutions. CPUs have forms of their own, in
+`mnemonics_jax/cpu_conv`.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 from jax import lax
@@ -24,9 +25,7 @@ from jax.interpreters import ad, batching, mlir
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mnemonics_jax.nn import conv_xla
-from mnemonics_jax.nn.geometry import Geometry
-from mnemonics_jax.nn.native.calls import native_or
+from mnemonics_jax import cpu_conv
 
 
 def conv2d(
@@ -71,8 +70,79 @@ def conv2d(
   geometry = Geometry((height, width), k, stride, padding)
   if min(geometry.out_size) < 1:
     raise ValueError(f"the kernel does not fit into the image: {geometry}")
-  x, w = conv_xla.vary_alike(x, w)
+  x, w = _vary_alike(x, w)
   return _conv_p.bind(x, w, geometry=geometry)
+
+
+class Geometry(NamedTuple):
+  """What the three maps of one convolution share; static and hashable.
+
+  >>> Geometry(size=(32, 32), kernel=3, stride=2, padding=1).out_size
+  (16, 16)
+
+  Attributes:
+    size: height and width of the input.
+    kernel: height and width of the square kernel.
+    stride: step between outputs, both directions.
+    padding: zeros on each of the four sides.
+  """
+
+  size: tuple[int, int]
+  kernel: int
+  stride: int
+  padding: int
+
+  @property
+  def out_size(self) -> tuple[int, int]:
+    """Height and width of the output."""
+    reach = 2 * self.padding - self.kernel
+    h, w = ((n + reach) // self.stride + 1 for n in self.size)
+    return h, w
+
+
+# The three maps on accelerators.
+
+
+def _vary_alike(*arrays):
+  """Inside shard_map, declares arrays as varying over each other's mesh axes.
+
+  A kernel is the same on all devices where images differ. The declaration's
+  transpose is the sum over devices that the kernel's gradient needs.
+  """
+  if not jax.sharding.get_abstract_mesh().manual_axes:
+    return arrays
+  varying = [jax.typeof(a).manual_axis_type.varying for a in arrays]
+  missing = [tuple(frozenset().union(*varying) - axes) for axes in varying]
+  return [
+    lax.pcast(a, axes, to="varying") if axes else a
+    for a, axes in zip(arrays, missing, strict=True)
+  ]
+
+
+_LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+def _conv(x, w, geometry):
+  """The convolution itself."""
+  _, _, s, p = geometry
+  return lax.conv_general_dilated(
+    x, w, (s, s), ((p, p), (p, p)), dimension_numbers=_LAYOUT
+  )
+
+
+def _conv_dx(g, w, geometry):
+  """The gradient of the images, as XLA derives it."""
+  shape = (len(g), *geometry.size, w.shape[2])
+  # Made from g, because the type of an array says how it is spread on a mesh.
+  x = jax.eval_shape(lambda: jnp.broadcast_to(g[:, :1, :1, :1], shape))
+  return jax.linear_transpose(lambda x: _conv(x, w, geometry), x)(g)[0]
+
+
+def _conv_dw(x, g, geometry):
+  """The gradient of the kernel, as XLA derives it."""
+  shape = (geometry.kernel, geometry.kernel, x.shape[3], g.shape[3])
+  w = jax.eval_shape(lambda: _vary_alike(jnp.zeros(shape, x.dtype), x)[0])
+  return jax.linear_transpose(lambda w: _conv(x, w, geometry), w)(g)[0]
 
 
 # The primitives.
@@ -133,15 +203,11 @@ def _lower(form):
   return lower
 
 
-_conv_p = _primitive("conv2d", conv_xla.conv, ((0, 0), (3, 3)))
-_conv_dx_p = _primitive("conv2d_dx", conv_xla.conv_dx, ((0, 0), (2, 3)))
-_conv_dw_p = _primitive("conv2d_dw", conv_xla.conv_dw, ((3, 2), (3, 3)))
-for _map, _form in (
-  (_conv_p, conv_xla.conv_cpu),
-  (_conv_dx_p, conv_xla.conv_dx_cpu),
-  (_conv_dw_p, conv_xla.conv_dw_cpu),
-):
-  _on_cpu = _lower(native_or(_map.name, _form))
+_conv_p = _primitive("conv2d", _conv, ((0, 0), (3, 3)))
+_conv_dx_p = _primitive("conv2d_dx", _conv_dx, ((0, 0), (2, 3)))
+_conv_dw_p = _primitive("conv2d_dw", _conv_dw, ((3, 2), (3, 3)))
+for _map in (_conv_p, _conv_dx_p, _conv_dw_p):
+  _on_cpu = _lower(cpu_conv.form(_map.name))
   mlir.register_lowering(_map, _on_cpu, platform="cpu")
 
 # Each pair: the cotangent of the first operand, then that of the second.

@@ -20,51 +20,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mnemonics_jax.nn.batch_norm import BatchNorm
-from mnemonics_jax.nn.conv import conv2d
+from mnemonics_jax.nn.layers import BatchNorm, Conv
 from mnemonics_jax.types import PyTree, Variables
 
 CIFAR_MEAN = (0.5071, 0.4866, 0.4409)
 CIFAR_STD = (0.2009, 0.1984, 0.2023)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-_he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-
-
-class Conv(nn.Module):
-  """A square convolution without bias, optionally under scale/shift transfer.
-
-  >>> conv, images = Conv(features=2, stride=2), jnp.ones((1, 8, 8, 3))
-  >>> conv.apply(conv.init(jax.random.key(0), images), images).shape
-  (1, 4, 4, 2)
-
-  Attributes:
-    features: output channels.
-    size: height and width of the kernel.
-    stride: step between outputs.
-  """
-
-  features: int
-  size: int = 3
-  stride: int = 1
-
-  @nn.compact
-  def __call__(self, x):
-    shape = (self.size, self.size, x.shape[-1], self.features)
-    kernel = self.param("kernel", _he_normal, shape)
-    conv = lambda kernel: conv2d(x, kernel.astype(x.dtype), stride=self.stride)
-    if not self.has_variable("transfer", "scale"):
-      return conv(kernel)
-    scale = self.get_variable("transfer", "scale")
-    shift = self.get_variable("transfer", "shift")
-    if scale.shape[2] == 1:
-      # One scale per output channel commutes with the convolution; applied to
-      # its output, training it needs no kernel gradient at all.
-      y = conv(kernel) * scale[0, 0, 0] + shift
-    else:
-      y = conv(kernel * scale) + shift
-    return y.astype(x.dtype)
 
 
 class Block(nn.Module):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Int
 import numpy as np
 
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.parallel.pace import Pace
+from mnemonics_jax.parallel.prefetch import Pace
 from mnemonics_jax.phase import sgd
 from mnemonics_jax.phase.block import Block
 from mnemonics_jax.phase.feed import Feed

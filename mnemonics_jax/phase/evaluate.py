@@ -17,8 +17,7 @@ from mnemonics_jax.data.images import Images
 from mnemonics_jax.memory import Memory
 from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.methods import Method
-from mnemonics_jax.nn.blocks import stream_blocks
-from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.model import Model, stream_blocks
 from mnemonics_jax.nn.pixels import from_uint8
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase

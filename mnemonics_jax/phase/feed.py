@@ -19,7 +19,7 @@ from mnemonics_jax.data import images as images_lib
 from mnemonics_jax.data.images import Images
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.parallel import mesh, processes
-from mnemonics_jax.parallel.ahead import read_ahead
+from mnemonics_jax.parallel.prefetch import read_ahead
 from mnemonics_jax.phase.block import Block, block_steps
 from mnemonics_jax.phase.order import epoch_order
 from mnemonics_jax.phase.pool import make_pool

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from mnemonics_jax.bilevel import ApplyFn, BilevelConfig
-from mnemonics_jax.bilevel.batches import take
+from mnemonics_jax.bilevel.data import take
 from mnemonics_jax.memory import Codec, Jpeg, Raw
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import Augmentation
 from mnemonics_jax.nn.heads import CosineHead
-from mnemonics_jax.nn.jpeg import JpegLoss
 from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.pixels import JpegLoss
 from mnemonics_jax.phase.sgd import forward
 from mnemonics_jax.types import PyTree, Variables
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 import numpy as np
 
-from mnemonics_jax.bilevel.batches import shuffle
+from mnemonics_jax.bilevel.data import shuffle
 
 
 @jax.jit

@@ -9,8 +9,8 @@ import zlib
 
 import jax
 
+from mnemonics_jax import cpu_conv
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn.native import choice
 from mnemonics_jax.parallel import processes
 
 FIELD = "convolutions"
@@ -20,12 +20,12 @@ def used() -> str:
   """Those of this process: `xla`, or `native-` and the name of their build."""
   if jax.default_backend() != "cpu":
     return "xla"
-  return choice.choose().name
+  return cpu_conv.choose().name
 
 
 def news() -> str | None:
   """How it came to them, if a person should know; None when it was said."""
-  return choice.news() if jax.default_backend() == "cpu" else None
+  return cpu_conv.news() if jax.default_backend() == "cpu" else None
 
 
 def change_since(info: dict[str, Any]) -> str | None:
@@ -44,7 +44,7 @@ def check_processes() -> None:
   """Refuses processes of one run whose copies of the model would drift apart."""
   if not processes.all_equal(zlib.crc32(used().encode()) >> 1):
     raise UserError(
-      choice.VARIABLE,
+      cpu_conv.VARIABLE,
       "the processes would compute convolutions in different ways",
-      f"set {choice.VARIABLE}=xla on all machines",
+      f"set {cpu_conv.VARIABLE}=xla on all machines",
     )

@@ -193,10 +193,9 @@ _LIBRARY = PHASE | {
       ("_concatenate(self._test, 0, n_seen)", "_concatenate(self._test, n_old, n_seen)"),
     ],
   ),
-  "bilevel/batches.py": (
-    ("bilevel/batches_test.py",),
+  "bilevel/data.py": (
+    ("bilevel/data_test.py",),
     [
-      ("rows[part::parts]", "rows[part * size : (part + 1) * size]"),
       ("step * size + jnp.arange(size)", "jnp.arange(size)"),
       ("shape, jnp.float32), 2.0", "shape, jnp.float32), 0.0"),
     ],
@@ -220,13 +219,14 @@ _LIBRARY = PHASE | {
       ("fold_in(order_key, epoch_start)", "fold_in(order_key, 0)"),
       ("jnp.maximum(total // 5, 1)", "jnp.maximum(total, 1)"),
       ("jnp.where(images_mask, projected, state.images)", "projected"),
-      ("state.step % steps),", "0),", ("bilevel/batches_test.py",)),
+      ("state.step % steps),", "0),", ("bilevel/data_test.py",)),
       ("displacement=255 *", "displacement=1 *"),
     ],
   ),
-  "bilevel/adjust.py": (
-    ("bilevel/adjust_test.py",),
+  "bilevel/optimize.py": (
+    ("bilevel/adjust_test.py", "bilevel/data_test.py"),
     [
+      ("rows[part::parts]", "rows[part * size : (part + 1) * size]"),
       ("if other != part]", "]"),
       ("self._rows[part][real]", "self._rows[part][real][::-1]"),
       ("before + moment.epoch", "moment.epoch"),

@@ -114,7 +114,7 @@ PHASE = {
       ('return stream == "always"', "return True"),
     ],
   ),
-  "parallel/ahead.py": (
+  "parallel/prefetch.py": (
     ("parallel/ahead_test.py",),
     [
       ("len(waiting) > ahead", "waiting"),

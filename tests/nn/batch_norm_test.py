@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemonics_jax.nn.batch_norm import BatchNorm
+from mnemonics_jax.nn.layers import BatchNorm
 
 OURS = functools.partial(BatchNorm, momentum=0.7, epsilon=1e-3)
 FLAX = functools.partial(nn.BatchNorm, momentum=0.7, epsilon=1e-3)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mnemonics_jax.nn.geometry import Geometry
+from mnemonics_jax.nn.conv import Geometry
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from PIL import Image
 import pytest
 
 from mnemonics_jax import memory
-from mnemonics_jax.nn.jpeg import JpegLoss, low_pass, tables
+from mnemonics_jax.nn.pixels import JpegLoss, low_pass, tables
 
 RNG = np.random.default_rng(0)
 SMALL = RNG.integers(0, 256, (20, 6, 6, 3), np.uint8)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mnemonics_jax.parallel.ahead import read_ahead
+from mnemonics_jax.parallel.prefetch import read_ahead
 
 
 def _threads():

@@ -15,7 +15,7 @@ from support import compilations, interrupted, programs, tiny
 
 from benchmarks import jax_train
 from mnemonics_jax import UserError, bilevel, methods, phase, protocol, runs
-from mnemonics_jax.bilevel import adjust, meta_level
+from mnemonics_jax.bilevel import meta_level, optimize
 from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.methods import Classes
 from mnemonics_jax.nn.augment import CropFlip
@@ -258,7 +258,7 @@ def test_adjusting_takes_as_many_steps_on_any_number_of_devices(monkeypatch):
     taken.append(problem.steps)
     raise InterruptedError
 
-  monkeypatch.setattr(adjust, "run_steps", watched)
+  monkeypatch.setattr(optimize, "run_steps", watched)
   for count in (1, 3):
     with mesh.use(count), pytest.raises(InterruptedError):
       first = _first_phase(batch_size=4, steps_per_epoch=None)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mnemonics_jax.parallel import pace
-from mnemonics_jax.parallel.pace import Pace
+from mnemonics_jax.parallel import prefetch
+from mnemonics_jax.parallel.prefetch import Pace
 
 
 class _Clock:
@@ -19,7 +19,7 @@ class _Clock:
 @pytest.fixture
 def clock(monkeypatch):
   clock = _Clock()
-  monkeypatch.setattr(pace, "time", clock)
+  monkeypatch.setattr(prefetch, "time", clock)
   return clock
 
 

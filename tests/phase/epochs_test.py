@@ -10,7 +10,7 @@ from support import journals, training
 from support.training import CLASSES, IMAGES, LABELS, MODEL, SCHEDULE
 
 from mnemonics_jax.nn import augment, transfer
-from mnemonics_jax.parallel import pace
+from mnemonics_jax.parallel import prefetch
 from mnemonics_jax.phase import Stage
 from mnemonics_jax.phase.pool import make_pool
 
@@ -63,7 +63,7 @@ def test_padding_never_matters(start, trained):
 
 
 def test_the_pace_of_reports_never_matters(start, trained, monkeypatch):
-  monkeypatch.setattr(pace, "SECONDS_PER_CALL", 0.0)
+  monkeypatch.setattr(prefetch, "SECONDS_PER_CALL", 0.0)
   reports = []
   again = training.fit(start, stage=Stage(report=reports.append))
   training.assert_equal(again, trained)

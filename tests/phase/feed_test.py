@@ -13,7 +13,7 @@ from support.training import IMAGES, LABELS, MODEL, SCHEDULE
 from mnemonics_jax import UserError
 from mnemonics_jax.data.images import Resident, Stored, training_view
 from mnemonics_jax.nn.augment import CropFlip
-from mnemonics_jax.parallel import pace
+from mnemonics_jax.parallel import prefetch
 from mnemonics_jax.phase import (
   Pool,
   Stage,
@@ -61,7 +61,7 @@ def test_streamed_images_train_as_resident_ones(start, trained, images):
 
 def test_both_go_on_from_every_step(start, trained, two_steps, monkeypatch):
   """In the middle of blocks, too, and they may take turns."""
-  monkeypatch.setattr(pace, "SECONDS_PER_CALL", 0.0)
+  monkeypatch.setattr(prefetch, "SECONDS_PER_CALL", 0.0)
   feeds = itertools.cycle([_streamed(), _streamed(), training.pool()])
   again, journal = journals.in_pieces(
     lambda journal: training.fit(

@@ -9,8 +9,8 @@ from support import compilations
 from mnemonics_jax import bilevel, memory, methods, networks
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.nn.augment import CropFlip, NoAugmentation
-from mnemonics_jax.nn.jpeg import JpegLoss
 from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.pixels import JpegLoss
 from mnemonics_jax.phase.level import Level
 
 IMAGES = jnp.linspace(0, 1, 6 * 8 * 8 * 3).reshape(6, 8, 8, 3)

@@ -7,8 +7,9 @@ import types
 import pytest
 from support import interrupted
 
+from mnemonics_jax import cpu_conv
+from mnemonics_jax.cpu_conv import calls
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn.native import choice
 from mnemonics_jax.parallel import processes
 from mnemonics_jax.runs import checkpoint, convolutions, environment
 
@@ -19,11 +20,11 @@ def use(monkeypatch):
 
   def use(name, note=None):
     made_up = types.SimpleNamespace(
-      VARIABLE=choice.VARIABLE,
-      choose=lambda: choice.Choice(name),
+      VARIABLE=cpu_conv.VARIABLE,
+      choose=lambda: cpu_conv.Choice(name),
       news=lambda: note,
     )
-    monkeypatch.setattr(convolutions, "choice", made_up)
+    monkeypatch.setattr(convolutions, "cpu_conv", made_up)
 
   return use
 
@@ -36,9 +37,9 @@ def test_accelerators_leave_them_to_xla(use, monkeypatch):
 
 
 def test_a_note_is_said_once(monkeypatch):
-  made_up = choice.Choice("xla", "no compiler")
-  monkeypatch.setattr(choice, "choose", lambda: made_up)
-  monkeypatch.setattr(choice, "_SAID", threading.Event())
+  made_up = cpu_conv.Choice("xla", "no compiler")
+  monkeypatch.setattr(calls, "choose", lambda: made_up)
+  monkeypatch.setattr(calls, "_SAID", threading.Event())
   assert [convolutions.news(), convolutions.news()] == ["no compiler", None]
 
 

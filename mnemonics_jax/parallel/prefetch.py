@@ -1,13 +1,17 @@
-"""Reading ahead: a thread gets the next items while the last one is used."""
+"""Keeping a device busy: reading ahead, and calls that take about a second."""
 
 import collections
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+import contextlib
+import time
 from typing import TypeVar
 
-from mnemonics_jax.parallel import mesh
+from mnemonics_jax.parallel import mesh, processes
 
 T, R = TypeVar("T"), TypeVar("R")
+
+SECONDS_PER_CALL = 1.0
 
 
 def read_ahead(
@@ -44,3 +48,22 @@ def read_ahead(
       yield waiting.popleft().result()
   finally:
     thread.shutdown(cancel_futures=True)
+
+
+class Pace:
+  """Long epochs return to the host about once a second, to show progress.
+
+  Attributes:
+    steps: of the next call.
+  """
+
+  def __init__(self):
+    self.steps = 1
+
+  @contextlib.contextmanager
+  def timing(self, steps: int) -> Iterator[None]:
+    """Times a call of so many steps, and decides on the next one's."""
+    began = time.perf_counter()
+    yield
+    rate = steps / (time.perf_counter() - began)
+    self.steps = processes.all_max(max(1, int(SECONDS_PER_CALL * rate)))

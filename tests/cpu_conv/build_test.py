@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from mnemonics_jax.nn.native import build
+from mnemonics_jax.cpu_conv import build
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_drafts_of_the_killed_are_removed_after_a_day(compiler, directory):
 BUILD = """
 import sys
 from pathlib import Path
-from mnemonics_jax.nn.native import build
+from mnemonics_jax.cpu_conv import build
 print(build.library(Path(sys.argv[1]))[0])
 """
 

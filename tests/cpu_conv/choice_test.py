@@ -2,8 +2,8 @@
 
 import pytest
 
+from mnemonics_jax.cpu_conv import calls
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn.native import choice
 
 
 @pytest.fixture
@@ -12,14 +12,14 @@ def anew(monkeypatch, tmp_path):
 
   def choose(wish):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv(choice.VARIABLE, wish)
-    return choice._choose.__wrapped__()
+    monkeypatch.setenv(calls.VARIABLE, wish)
+    return calls._choose.__wrapped__()
 
   return choose
 
 
 def test_xla_asks_no_compiler(anew, compiler):
-  assert anew("xla") == choice.Choice("xla")
+  assert anew("xla") == calls.Choice("xla")
   assert compiler.builds == 0
 
 
@@ -48,7 +48,7 @@ def test_another_wish_is_refused(anew):
 
 
 def test_what_is_known_is_said_once(monkeypatch):
-  said = choice.Choice("xla", "no compiler, so XLA does it.")
-  monkeypatch.setattr(choice, "_choose", lambda: said)
-  monkeypatch.setattr(choice, "_SAID", type(choice._SAID)())
-  assert [choice.news(), choice.news()] == [said.note, None]
+  said = calls.Choice("xla", "no compiler, so XLA does it.")
+  monkeypatch.setattr(calls, "_choose", lambda: said)
+  monkeypatch.setattr(calls, "_SAID", type(calls._SAID)())
+  assert [calls.news(), calls.news()] == [said.note, None]

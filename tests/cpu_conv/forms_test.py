@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mnemonics_jax.cpu_conv import calls
 from mnemonics_jax.nn.conv import conv2d
-from mnemonics_jax.nn.native import choice
 
 
 def arrays(kernel, size, dtype):
@@ -22,7 +22,7 @@ def arrays(kernel, size, dtype):
 @pytest.fixture
 def xla_form(monkeypatch):
   """Convolutions that are lowered here are left to XLA."""
-  monkeypatch.setattr(choice, "choose", lambda: choice.Choice("xla"))
+  monkeypatch.setattr(calls, "choose", lambda: calls.Choice("xla"))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])

@@ -7,8 +7,14 @@ import pytest
 from support.mlp_model import KEY, TINY, change, draw, features_fn, head_fn
 
 from mnemonics_jax import bilevel
-from mnemonics_jax.bilevel import Batch, BilevelConfig, Exemplars, Features
-from mnemonics_jax.bilevel import batches as batches_lib
+from mnemonics_jax.bilevel import (
+  Batch,
+  BilevelConfig,
+  Exemplars,
+  Features,
+  optimize,
+)
+from mnemonics_jax.bilevel import data as forms
 from mnemonics_jax.errors import UserError
 
 IMAGES = jnp.arange(12.0).reshape(3, 2, 2, 1)
@@ -18,8 +24,7 @@ LABELS = jnp.array([0, 1, 0])
 def test_shuffling_puts_real_rows_first_in_any_order():
   mask = jnp.arange(10) % 3 != 0  # Rows 0, 3, 6 and 9 are padding.
   orders = [
-    batches_lib.shuffle(jax.random.key(seed), mask).tolist()
-    for seed in range(20)
+    forms.shuffle(jax.random.key(seed), mask).tolist() for seed in range(20)
   ]
   for order in orders:
     assert sorted(order[:6]) == [1, 2, 4, 5, 7, 8]
@@ -34,7 +39,7 @@ def test_batches_go_round_and_repeats_do_not_count():
     jnp.array([True, False] * 2 + [True]),
   )
   take = lambda size, step: [
-    x.tolist() for x in batches_lib.take(order, mask, size, step)
+    x.tolist() for x in forms.take(order, mask, size, step)
   ]
   assert take(2, 0) == [[4, 2], [True, True]]
   assert take(2, 1) == [[0, 4], [True, True]]
@@ -44,22 +49,22 @@ def test_batches_go_round_and_repeats_do_not_count():
 
 def test_labelled_data_have_one_form_inside():
   for data in ((IMAGES, LABELS), Batch(IMAGES, LABELS)):
-    assert type(batches_lib.as_data(data)) is Exemplars
+    assert type(forms.as_data(data)) is Exemplars
   features = Features(IMAGES.reshape(3, -1), LABELS)
-  assert batches_lib.as_data(features) is features
+  assert forms.as_data(features) is features
   with pytest.raises(UserError, match=r"pass \(images, labels\)"):
-    batches_lib.as_data((IMAGES,))
-  full = batches_lib.with_mask(batches_lib.as_data((IMAGES, LABELS)))
+    forms.as_data((IMAGES,))
+  full = forms.with_mask(forms.as_data((IMAGES, LABELS)))
   assert full.mask.tolist() == [True] * 3
 
 
 def test_batches_of_steps_are_one_batch_in_order():
   steps = IMAGES[:2, None].repeat(3, 1), jnp.arange(6).reshape(2, 3)
-  flat = batches_lib.flatten_steps(steps)
+  flat = forms.flatten_steps(steps)
   assert flat.images.shape == (6, 2, 2, 1) and flat.mask is None
   assert flat.labels.tolist() == list(range(6))
   np.testing.assert_array_equal(flat.images[2:4], IMAGES[:2])
-  masked = batches_lib.flatten_steps(
+  masked = forms.flatten_steps(
     Features(jnp.ones((2, 3, 4)), steps[1], steps[1] > 2)
   )
   assert masked.features.shape == (6, 4)
@@ -68,26 +73,26 @@ def test_batches_of_steps_are_one_batch_in_order():
 
 def test_an_iterator_is_looked_at_without_losing_a_batch():
   config = BilevelConfig(steps_per_epoch=2)
-  first, batches = batches_lib.peek(iter([1, 2, 3]), config)
+  first, batches = forms.peek(iter([1, 2, 3]), config)
   assert first == 1 and list(batches) == [1, 2, 3]
   with pytest.raises(ValueError, match="is empty"):
-    batches_lib.peek([], config)
+    forms.peek([], config)
   with pytest.raises(ValueError, match="give the number of steps"):
-    batches_lib.peek([1], change(config, steps_per_epoch=None))
+    forms.peek([1], change(config, steps_per_epoch=None))
 
 
 def test_batches_of_an_epoch_are_stacked_and_must_suffice():
-  stacked = batches_lib.stack([(IMAGES, LABELS)] * 2, 2)
+  stacked = forms.stack([(IMAGES, LABELS)] * 2, 2)
   assert stacked.images.shape == (2, 3, 2, 2, 1)
   assert stacked.mask.shape == (2, 3) and stacked.mask.all()
   with pytest.raises(ValueError, match="1 short of an epoch"):
-    batches_lib.stack([(IMAGES, LABELS)] * 2, 3)
+    forms.stack([(IMAGES, LABELS)] * 2, 3)
 
 
 def test_parts_are_dealt_class_by_class():
   labels = jnp.array([1, 0, 0, 1, 0, 9])
   exemplars = Exemplars(jnp.zeros((6, 2, 2, 1)), labels, jnp.arange(6) < 5)
-  rows, real = batches_lib.split_parts(exemplars, 2)
+  rows, real = optimize._split_parts(exemplars, 2)
   # Class 0 is rows 1, 2, 4 and class 1 rows 0, 3: dealt in turn.
   assert rows[0][real[0]].tolist() == [1, 4, 3]
   assert rows[1][real[1]].tolist() == [2, 0]
@@ -95,7 +100,7 @@ def test_parts_are_dealt_class_by_class():
   assert rows.shape == (2, 3)
   for parts in (1, 6):
     with pytest.raises(ValueError, match=f"parts={parts} of 5 exemplars"):
-      batches_lib.split_parts(exemplars, parts)
+      optimize._split_parts(exemplars, parts)
 
 
 def test_batches_cover_the_data_once_per_pass():

@@ -1,114 +1,31 @@
-"""The three maps of a convolution by means of XLA.
+"""The three maps of a convolution by means of XLA on a CPU.
 
-On accelerators they are plain convolutions. On a CPU they are written in the one
-layout for which XLA has fast kernels everywhere: it brings other layouts into this
-one only outside of loops, and in the body of a scan or while loop the gradients that
-`lax.conv_general_dilated` derives take up to 100 times longer. The gradient of the
-kernel is made of matrix products there, which halves its time, and neighbours of
-few channels are computed together.
+They are written in the one layout for which XLA has fast kernels everywhere: it
+brings other layouts into this one only outside of loops. In the body of a scan or
+while loop the gradients that `lax.conv_general_dilated` derives take up to 100 times
+longer. The gradient of the kernel is made of matrix products, which halves its time.
+Neighbours of few channels are computed together.
 """
 
 from functools import partial
 import math
 
-import jax
 from jax import lax
 import jax.numpy as jnp
 
 from mnemonics_jax.parallel import mesh
 
-
-def vary_alike(*arrays):
-  """Inside shard_map, declares arrays as varying over each other's mesh axes.
-
-  A kernel is the same on all devices where images differ. The declaration's
-  transpose is the sum over devices that the kernel's gradient needs.
-
-  >>> vary_alike(1.0, 2.0)  # Outside of shard_map they are what they are.
-  (1.0, 2.0)
-  """
-  if not jax.sharding.get_abstract_mesh().manual_axes:
-    return arrays
-  varying = [jax.typeof(a).manual_axis_type.varying for a in arrays]
-  missing = [tuple(frozenset().union(*varying) - axes) for axes in varying]
-  return [
-    lax.pcast(a, axes, to="varying") if axes else a
-    for a, axes in zip(arrays, missing, strict=True)
-  ]
-
-
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
 def conv(x, w, geometry):
-  """The convolution itself.
-
-  >>> from mnemonics_jax.nn.geometry import Geometry
-  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
-  >>> y = conv(jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1)), geometry)
-  >>> y.ravel().tolist()
-  [4.0, 4.0, 4.0, 4.0]
-  """
-  _, _, s, p = geometry
-  return lax.conv_general_dilated(
-    x, w, (s, s), ((p, p), (p, p)), dimension_numbers=_LAYOUT
-  )
-
-
-def conv_dx(g, w, geometry):
-  """The gradient of the images, as XLA derives it.
-
-  >>> from mnemonics_jax.nn.geometry import Geometry
-  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
-  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1))
-  >>> conv_dx(a, b, geometry).shape
-  (1, 2, 2, 1)
-  """
-  shape = (len(g), *geometry.size, w.shape[2])
-  # Made from g, because the type of an array says how it is spread on a mesh.
-  x = jax.eval_shape(lambda: jnp.broadcast_to(g[:, :1, :1, :1], shape))
-  return jax.linear_transpose(lambda x: conv(x, w, geometry), x)(g)[0]
-
-
-def conv_dw(x, g, geometry):
-  """The gradient of the kernel, as XLA derives it.
-
-  >>> from mnemonics_jax.nn.geometry import Geometry
-  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
-  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((1, 2, 2, 1))
-  >>> conv_dw(a, b, geometry).shape
-  (3, 3, 1, 1)
-  """
-  shape = (geometry.kernel, geometry.kernel, x.shape[3], g.shape[3])
-  w = jax.eval_shape(lambda: vary_alike(jnp.zeros(shape, x.dtype), x)[0])
-  return jax.linear_transpose(lambda w: conv(x, w, geometry), w)(g)[0]
-
-
-# The maps on a CPU.
-
-
-def conv_cpu(x, w, geometry):
-  """The convolution itself, neighbours of few channels together.
-
-  >>> from mnemonics_jax.nn.geometry import Geometry
-  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
-  >>> y = conv_cpu(jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1)), geometry)
-  >>> y.ravel().tolist()
-  [4.0, 4.0, 4.0, 4.0]
-  """
+  """The convolution itself, neighbours of few channels together."""
   _, _, s, p = geometry
   return _correlate(x, w, s, ((p, p), (p, p)), geometry.out_size[1])
 
 
-def conv_dx_cpu(g, w, geometry):
-  """A convolution of the spread output gradient with the turned kernel.
-
-  >>> from mnemonics_jax.nn.geometry import Geometry
-  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
-  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((3, 3, 1, 1))
-  >>> conv_dx_cpu(a, b, geometry).shape
-  (1, 2, 2, 1)
-  """
+def conv_dx(g, w, geometry):
+  """A convolution of the spread output gradient with the turned kernel."""
   size, k, s, p = geometry
   pads = [
     (k - 1 - p, n + p - 1 - s * (m - 1))
@@ -152,17 +69,11 @@ def _correlate(x, w, stride, pads, width, spread=1):
 _CHUNK_BYTES = 1 << 20  # shifted copies of one chunk: they fit the cache
 
 
-def conv_dw_cpu(x, g, geometry):
+def conv_dw(x, g, geometry):
   """Sums matrix products over chunks of the batch that fit the cache.
 
   Each device sums over its own part of the batch: a loop over all of it would
   make every device fetch the others' parts.
-
-  >>> from mnemonics_jax.nn.geometry import Geometry
-  >>> geometry = Geometry(size=(2, 2), kernel=3, stride=1, padding=1)
-  >>> a, b = jnp.ones((1, 2, 2, 1)), jnp.ones((1, 2, 2, 1))
-  >>> conv_dw_cpu(a, b, geometry).shape
-  (3, 3, 1, 1)
   """
   return mesh.sum_shares(partial(_sum_products, geometry=geometry), x, g)
 

@@ -13,21 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mnemonics_jax.cpu_conv import calls
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.nn import conv_xla
-from mnemonics_jax.nn.conv import conv2d
-from mnemonics_jax.nn.geometry import Geometry
-from mnemonics_jax.nn.native import calls, choice
+from mnemonics_jax.nn.conv import Geometry, conv2d
 
-ROOT = Path(__file__).parents[3]
-XLA = {
-  "conv2d": conv_xla.conv,
-  "conv2d_dx": conv_xla.conv_dx_cpu,
-  "conv2d_dw": conv_xla.conv_dw_cpu,
-}
+ROOT = Path(__file__).parents[2]
 
 try:
-  NATIVE = choice.choose().is_native
+  NATIVE = calls.choose().is_native
 except UserError:  # The environment insists on what cannot be.
   NATIVE = False
 needs_native = pytest.mark.skipif(not NATIVE, reason="kernels are not built")
@@ -94,10 +87,7 @@ def test_random_geometries():
   @jax.jit  # One program for all: compiling takes longer than computing.
   def evaluate(operands):
     return [
-      {
-        name: calls.native_or(name, XLA[name])(*pair, shape)
-        for name, pair in maps.items()
-      }
+      {name: calls.form(name)(*pair, shape) for name, pair in maps.items()}
       for maps, shape in zip(operands, shapes, strict=True)
     ]
 
@@ -126,8 +116,8 @@ def test_nothing_to_compute():
 @needs_native
 def test_float32_on_a_cpu_is_native():
   text = _program(jnp.float32)
-  for name in choice.MAPS:
-    assert len(re.findall(rf"{choice.choose().target(name)}\b", text)) == 1
+  for name in calls.MAPS:
+    assert len(re.findall(rf"{calls.choose().target(name)}\b", text)) == 1
   assert "stablehlo.convolution" not in text
 
 
@@ -167,7 +157,9 @@ def test_derivatives_in_loops_and_batches():
   kernels = jnp.asarray(rng.normal(size=(2, 3, 3, 5, 5)) / 5, jnp.float32)
   with jax.enable_x64(True):
     wide = (jnp.asarray(a, jnp.float64) for a in (x, kernels))
-    plain = lambda x, w: conv_xla.conv(x, w, Geometry((8, 6), 3, 1, 1))
+    plain = lambda x, w: lax.conv_general_dilated(
+      x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     expected = jax.device_get(_everything(plain)(*wide))
   actual = _everything(conv2d)(x, kernels)
   for a, b in zip(actual, expected, strict=True):
@@ -189,7 +181,7 @@ def test_bits_repeat():
 DEVICES = """
 import jax, jax.numpy as jnp, numpy as np, re
 from mnemonics_jax.nn.conv import conv2d
-from mnemonics_jax.nn.native import choice
+from mnemonics_jax.cpu_conv import choose
 from mnemonics_jax.parallel import mesh
 
 x = np.random.default_rng(0).normal(size=(8, 6, 6, 3)).astype(np.float32)
@@ -205,7 +197,7 @@ with mesh.use(4):
   text, shared = program.as_text(), program(*arrays)
 assert "all-gather" not in text and "all-to-all" not in text, text
 assert len(re.findall(r"all-reduce(?:-start)?\\(", text)) == 1, text
-if choice.choose().is_native:
+if choose().is_native:
   # Two of the eight images.
   assert re.search(r"f32\\[2,6,6,4\\].* custom-call\\(.*-conv2d\\W", text), text
 assert shared[0].sharding.spec[0] == "data"

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mnemonics_jax.nn.native import build
+from mnemonics_jax.cpu_conv import build
 
 DRIVER = Path(__file__).with_name("driver.cc")
 

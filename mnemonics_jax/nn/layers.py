@@ -1,24 +1,62 @@
-"""Batch normalisation as one multiply-add per entry.
-
-The normalised (x − μ)/σ·γ + β is x·a + b with two numbers for each channel,
-a = γ/√(σ² + ε) and b = β − μ·a. No array of x − μ is made, kept for the backward
-pass or differentiated: a third less memory than the textbook's form.
-"""
+"""What networks are made of: convolutions under transfer, batch normalisation."""
 
 from flax import linen as nn
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mnemonics_jax.nn.conv import conv2d
+
+_he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Conv(nn.Module):
+  """A square convolution without bias, optionally under scale/shift transfer.
+
+  >>> conv, images = Conv(features=2, stride=2), jnp.ones((1, 8, 8, 3))
+  >>> conv.apply(conv.init(jax.random.key(0), images), images).shape
+  (1, 4, 4, 2)
+
+  Attributes:
+    features: output channels.
+    size: height and width of the kernel.
+    stride: step between outputs.
+  """
+
+  features: int
+  size: int = 3
+  stride: int = 1
+
+  @nn.compact
+  def __call__(self, x):
+    shape = (self.size, self.size, x.shape[-1], self.features)
+    kernel = self.param("kernel", _he_normal, shape)
+    conv = lambda kernel: conv2d(x, kernel.astype(x.dtype), stride=self.stride)
+    if not self.has_variable("transfer", "scale"):
+      return conv(kernel)
+    scale = self.get_variable("transfer", "scale")
+    shift = self.get_variable("transfer", "shift")
+    if scale.shape[2] == 1:
+      # One scale per output channel commutes with the convolution; applied to
+      # its output, training it needs no kernel gradient at all.
+      y = conv(kernel) * scale[0, 0, 0] + shift
+    else:
+      y = conv(kernel * scale) + shift
+    return y.astype(x.dtype)
+
 
 class BatchNorm(nn.Module):
   """Normalises each channel, the last axis, to mean `bias` and deviation `scale`.
+
+  One multiply-add per entry: the normalised (x − μ)/σ·γ + β is x·a + b with two
+  numbers for each channel, a = γ/√(σ² + ε) and b = β − μ·a. No array of x − μ is
+  made, kept for the backward pass or differentiated: a third less memory than the
+  textbook's form.
 
   Parameters and statistics are called, shaped and updated like those of flax's
   `BatchNorm`. Whatever the type of the images, sums and products are made in
   float32 or better.
 
-  >>> import jax
   >>> norm, x = BatchNorm(use_running_average=False), jnp.array([[1.0], [3.0]])
   >>> variables = norm.init(jax.random.key(0), x)
   >>> y, moved = norm.apply(variables, x, mutable=["batch_stats"])
