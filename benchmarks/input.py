@@ -30,14 +30,9 @@ import psutil
 
 from benchmarks import jax_train, measure
 from mnemonics_jax import data, phase
-from mnemonics_jax.data import (
-  imagenet_classes,
-  imagenet_files,
-  images,
-  photographs,
-)
-from mnemonics_jax.data.prepare_imagenet import prepare
-from mnemonics_jax.data.shards import Shards
+from mnemonics_jax.data import imagenet, images, views
+from mnemonics_jax.data.prepare import prepare_imagenet
+from mnemonics_jax.data.shards import Shards, read_index
 from mnemonics_jax.data.workers import Pool
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import NoAugmentation
@@ -67,7 +62,7 @@ def main(_):
   results = measure.Results("input", _OUTPUT.value, _QUICK.value)
   with contextlib.ExitStack() as stack:
     root = pathlib.Path(_DATA_DIR.value or stack.enter_context(_made()))
-    index = imagenet_files.read_index(root / "imagenet")
+    index = read_index(root / "imagenet")
     shards = Shards(index.directory, index.files, size=224)
     rows = np.random.default_rng(1).permutation(index.rows["train"])
     rows = rows[: _IMAGES.value]
@@ -89,13 +84,13 @@ def _made():
   with tempfile.TemporaryDirectory() as folder:
     root = pathlib.Path(folder)
     for i in range(count):
-      wnid = imagenet_classes.all_wnids()[i % 2]
+      wnid = imagenet.all_wnids()[i % 2]
       for split in ("train", "val") if i < 4 else ("train",):
         place = root / "source" / split / wnid
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{wnid}_{i}.JPEG").write_bytes(_photograph(rng))
-    world = imagenet_classes.imagenet()
-    prepare(world, root / "source", root, reduced=True)
+    world = imagenet.imagenet()
+    prepare_imagenet(world, root / "source", root, reduced=True)
     yield root
 
 
@@ -124,7 +119,7 @@ def _cpu_seconds(work, count) -> float:
 def _core(results, shards, rows, draws) -> float:
   """Each part of the way on one core; images in a second of all of it."""
   files = [shards.encoded(row) for row in rows]
-  decoders = [name for name in photographs.DECODERS if _installed(name)]
+  decoders = [name for name in views.DECODERS if _installed(name)]
   work: dict[str, Callable[[], Any]] = {
     "read": lambda: [shards.encoded(row) for row in rows]
   }
@@ -153,7 +148,7 @@ def _core(results, shards, rows, draws) -> float:
 
 def _views(files, draws, size, decoder):
   for i, encoded in enumerate(files):
-    photographs.training_view(encoded, size, draws.generator(i), decoder)
+    views.training_view(encoded, size, draws.generator(i), decoder)
 
 
 def _installed(decoder: str) -> bool:

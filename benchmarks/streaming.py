@@ -33,7 +33,7 @@ from PIL import Image
 
 from benchmarks import measure
 from mnemonics_jax import data
-from mnemonics_jax.data import listing
+from mnemonics_jax.data import folder
 
 _QUICK = flags.DEFINE_bool("quick", False, "Few images of few classes.")
 _OUTPUT = flags.DEFINE_string(
@@ -174,7 +174,7 @@ def _learn(command, place) -> dict[str, Any]:
 def _looks(images, image_size, place) -> dict[str, float]:
   """Seconds that it takes to list all files, and to know them again."""
   began = time.perf_counter()
-  listing.scan(images)
+  folder.scan(images)
   listed = time.perf_counter()
   data.load(
     "folder",

@@ -121,8 +121,7 @@ def _extend_learner(path: Path, workdir: Path, phases: int) -> None:
     )
   # Imported here so that a mistake in the flags is answered at once.
   from mnemonics_jax import protocol
-  from mnemonics_jax.data.extension import Extension
-  from mnemonics_jax.data.stream import StreamShape
+  from mnemonics_jax.data.stream import Extension, StreamShape
   from mnemonics_jax.runs import extending
 
   learner, known = learned.load(path)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mnemonics_jax.data.listing import SUFFIXES, image_files, printable
+from mnemonics_jax.data.dataset import printable
+from mnemonics_jax.data.folder import SUFFIXES, image_files
 from mnemonics_jax.errors import UserError
 
 

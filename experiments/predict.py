@@ -33,8 +33,8 @@ from experiments import (
   workdirs,
 )
 from mnemonics_jax.data import read_images
-from mnemonics_jax.data.folder_names import folder_names
-from mnemonics_jax.data.listing import printable
+from mnemonics_jax.data.dataset import printable
+from mnemonics_jax.data.folder import folder_names
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import files

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from support import command, data_files, finished_run, report_fixture, tiny
 
-from mnemonics_jax.data import cifar100, imagenet, imagenet_subset
+from mnemonics_jax.data import cifar100, imagenet
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -98,8 +98,12 @@ _PUBLISHED = {
 def test_commands_are_accepted(tmp_path, monkeypatch, shown):
   """Up to the first training step, where their data are."""
   small = tiny.dataset(classes=100, train=22, test=1)
-  for module in (cifar100, imagenet, imagenet_subset):
-    monkeypatch.setattr(module, "load", lambda *_, **__: small)
+  for module, name in (
+    (cifar100, "load"),
+    (imagenet, "load"),
+    (imagenet, "load_subset"),
+  ):
+    monkeypatch.setattr(module, name, lambda *_, **__: small)
   for name in "abcdefg":
     for i in range(15):
       data_files.save_image(tmp_path / f"DIR/train/{name}/{i}.png")

@@ -28,9 +28,9 @@ from mnemonics_jax.data.stream import (
   ClassStream,
   PhaseData,
   StreamShape,
+  for_tuning,
   stream,
 )
-from mnemonics_jax.data.tuning import for_tuning
 from mnemonics_jax.progress import Report, ignore
 
 __all__ = [
@@ -86,7 +86,8 @@ def load(
         f"There is no data set {name!r}",
         f"choose {', '.join(SOURCES)}",
       )
-    loader = importlib.import_module(SOURCES[name].module).load
+    source = SOURCES[name]
+    loader = getattr(importlib.import_module(source.module), source.load)
     common = dict(cache_dir=cache_dir, report=report, share=share)
     _check_options(name, loader, common, options)
     dataset = loader(data_dir, **common, **options)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import os
+from pathlib import Path
 
 from jaxtyping import Int32
 import numpy as np
@@ -18,6 +20,22 @@ class DataError(UserError):
   Traceback (most recent call last):
   mnemonics_jax.data.dataset.DataError: There is no data set 'mnist'; choose digits, cifar100, folder, imagenet, imagenet_subset.
   """
+
+
+def printable(name: str | Path) -> str:
+  """The name with control characters and undecodable bytes escaped."""
+  return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+
+
+def data_directory(data_dir: str | os.PathLike | None) -> Path:
+  """Where data are looked for: `data_dir`, or a default if it is empty."""
+  chosen = data_dir or os.environ.get("MNEMONICS_DATA_DIR")
+  return Path(os.path.expanduser(chosen or "~/tensorflow_datasets"))
+
+
+def first_line(error: object) -> str:
+  """The beginning of what an error says; libraries may say pages."""
+  return str(error).splitlines()[0] if str(error) else repr(error)
 
 
 @dataclasses.dataclass(frozen=True)

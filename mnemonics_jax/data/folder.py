@@ -1,22 +1,247 @@
 """A directory of images: `train/<class>/*.jpg`, with `val/` or without."""
 
-from collections.abc import Sequence
+import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from mnemonics_jax.data.cache import cached
-from mnemonics_jax.data.dataset import DataError, Dataset, verify
+from mnemonics_jax.data.dataset import DataError, Dataset, printable, verify
 from mnemonics_jax.data.images import Images, Stored
-from mnemonics_jax.data.listing import LAYOUT, Listing, odd, printable, scan
 from mnemonics_jax.data.reading import ImageFiles, examine, read_images
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import Report, ignore
+
+
+class Paths(Sequence[Path]):
+  """Paths below a directory; each is made when it is asked for.
+
+  A list of `Path` takes some 600 bytes for each, which is a tenth of a small
+  image.
+
+  >>> paths = Paths(Path("pets"))
+  >>> paths.extend([Path("pets/cat/1.png"), Path("pets/dog/2.png")])
+  >>> len(paths), paths[-1].name
+  (2, '2.png')
+
+  Args:
+    root: the directory.
+  """
+
+  def __init__(self, root: Path):
+    self._root = root
+    self._names, self._ends = bytearray(), array.array("q", [0])
+
+  def extend(self, paths: Iterable[Path]) -> None:
+    """Adds paths, in this order."""
+    for path in paths:
+      self._names += os.fsencode(path.relative_to(self._root))
+      self._ends.append(len(self._names))
+
+  def __len__(self) -> int:
+    return len(self._ends) - 1
+
+  @overload
+  def __getitem__(self, index: int) -> Path: ...
+
+  @overload
+  def __getitem__(self, index: slice) -> list[Path]: ...
+
+  def __getitem__(self, index):
+    if isinstance(index, slice):
+      return [self[at] for at in range(*index.indices(len(self)))]
+    at = range(len(self))[index]
+    name = self._names[self._ends[at] : self._ends[at + 1]]
+    return self._root / os.fsdecode(bytes(name))
+
+
+LAYOUT = "train/<class>/*.jpg"
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+class Listing(NamedTuple):
+  """The image files of a directory, sorted by split, class and name.
+
+  Attributes:
+    root: the directory.
+    classes: names of the class directories, sorted.
+    files: all images.
+    labels: index into `classes` of each file.
+    is_test: which files are in `val/`; None if there is no such directory.
+    notes: what a person should know about what was not listed, or twice.
+  """
+
+  root: Path
+  classes: list[str]
+  files: Paths
+  labels: np.ndarray
+  is_test: np.ndarray | None
+  notes: tuple[str, ...]
+
+
+def scan(root: Path, least: int = 2) -> Listing:
+  """Lists the images of `root`, which must have classes and no empty one.
+
+  Args:
+    root: the directory.
+    least: how many classes it must have.
+  """
+  if not root.is_dir():
+    state = "is not a directory" if root.exists() else "does not exist"
+    raise DataError(
+      "data_dir", f"`data_dir={root}` {state}", f"name one with {LAYOUT}"
+    )
+  validation = [root / name for name in ("val", "test")]
+  validation = [path for path in validation if path.is_dir()]
+  train = root / "train"
+  if not train.is_dir():
+    if validation:
+      raise DataError(
+        "data_dir",
+        f"`data_dir={root}` has {validation[0].name}/ but no train/",
+        f"name a directory with {LAYOUT}",
+      )
+    train = root  # The classes themselves.
+  skipped: Counter[str] = Counter()
+  files = Paths(root)
+  found = _classes(train, skipped, files)
+  if len(found) < least:
+    raise DataError(
+      "data_dir",
+      f"`data_dir={root}`: {train} has {len(found)} class directories, at least"
+      f" {least} are needed",
+      f"sort the images into {LAYOUT}",
+    )
+  classes = list(found)
+  splits = [found]
+  if validation:
+    held = _classes(validation[0], skipped, files)
+    if different := sorted(held.keys() ^ found.keys()):
+      listed = ", ".join(map(printable, different[:5]))
+      raise DataError(
+        "data_dir",
+        f"`data_dir={root}`: train/ and {validation[0].name}/ must have the same"
+        f" classes, but only one of them has {listed}",
+        f"add or remove them, or move {validation[0].name}/ away to hold out"
+        " `val_fraction` of train/",
+      )
+    splits.append(held)
+  counts = [split[name] for split in splits for name in classes]
+  labels = np.tile(np.arange(len(classes), dtype=np.int32), len(splits))
+  is_test = np.arange(len(files)) >= sum(found.values())
+  return Listing(
+    root=root,
+    classes=classes,
+    files=files,
+    labels=np.repeat(labels, counts),
+    is_test=is_test if validation else None,
+    notes=(*_unread(skipped), *_twice(train, validation[:1])),
+  )
+
+
+def _unread(skipped):
+  """What was left out for its suffix."""
+  if skipped:
+    kinds = [
+      f"{n} {printable(s) or 'without'}" for s, n in skipped.most_common()
+    ]
+    yield (
+      f"{skipped.total():,} files are left out for their suffix:"
+      f" {', '.join(kinds[:5])}{', ...' if kinds[5:] else ''}; {LAYOUT} may be"
+      f" {' '.join(SUFFIXES)}."
+    )
+
+
+def _twice(train, validation):
+  """A split that would be tested on what it was trained on."""
+  for path in validation:
+    if path.samefile(train):
+      yield (
+        f"{path.name}/ is the same directory as train/: accuracies are those on"
+        " training images."
+      )
+
+
+_SPLITS = {"train", "training", "val", "valid", "validation", "test", "images"}
+_MANY = 2000
+
+
+def odd(classes: list[str]) -> tuple[str, ...]:
+  """What makes one doubt that directories of these names are classes.
+
+  >>> odd(["cat", "dog"])
+  ()
+  >>> odd(["train2", "Val", "cat"])
+  ('Val is taken for a class; is data_dir one level too high?',)
+  """
+  notes = []
+  if splits := [name for name in classes if name.lower() in _SPLITS]:
+    notes.append(
+      f"{' and '.join(map(printable, splits))} {'are' if splits[1:] else 'is'}"
+      f" taken for {'classes' if splits[1:] else 'a class'}; is data_dir one"
+      " level too high?"
+    )
+  if len(classes) > _MANY:
+    notes.append(
+      f"there are {len(classes):,} class directories; is every image in one of"
+      " its own?"
+    )
+  return tuple(notes)
+
+
+def _classes(
+  directory: Path, skipped: Counter[str], files: Paths
+) -> dict[str, int]:
+  """How many images each class has; they are added to `files`."""
+  classes = {}
+  for path in sorted(directory.iterdir()):
+    if path.name.startswith(".") or not path.is_dir():
+      continue
+    # A class may be a link to where its images are, but not to its own parent.
+    if directory.resolve().is_relative_to(path.resolve()):
+      continue
+    images = sorted(image_files(path, skipped))
+    files.extend(images)
+    classes[path.name] = len(images)
+    if not images:
+      raise DataError(
+        "data_dir",
+        f"`data_dir`: class directory {printable(path)} has no image"
+        f" ({' '.join(SUFFIXES)})",
+        "add some or remove it",
+      )
+  return classes
+
+
+def image_files(directory: Path, skipped: Counter[str]) -> Iterator[Path]:
+  """The images below a directory, in any order.
+
+  Args:
+    directory: hidden ones in it are not looked into.
+    skipped: counts suffixes of files that are no images.
+  """
+
+  def fail(error: OSError):
+    raise error
+
+  # Links to directories are not followed: they may lead in circles.
+  for folder, subfolders, names in os.walk(directory, onerror=fail):
+    subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+    for name in names:
+      if name.startswith("."):
+        continue
+      if name.lower().endswith(SUFFIXES):
+        yield Path(folder, name)
+      else:
+        skipped[Path(name).suffix.lower()] += 1
+
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
 _MIN_SIZE, _MAX_SIZE = 8, 1024
@@ -236,3 +461,60 @@ def _hold_out(
     count = min(max(round(fraction * len(members)), 1), len(members) - 1)
     is_test[sorted(members, key=rank)[:count]] = True
   return is_test
+
+
+# What some file system, shell or address does not like in a name.
+_ODD = frozenset('/\\:*?"<>|%~')
+# Windows has devices of these names, whatever the suffix.
+_PORTS = [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
+_DEVICES = frozenset(("con", "prn", "aux", "nul", *_PORTS))
+_LONGEST = 100  # Bytes; file systems allow 255, some of them after encoding.
+
+
+def folder_names(names: Iterable[Any]) -> list[str]:
+  """A folder for each class: its name where that is safe, else its like.
+
+  Folders differ even where case does not count.
+
+  >>> folder_names(["cat", "Cat", "../dog", 3, "", ".git", "a/b"])
+  ['cat', 'Cat~2', '%2E.%2Fdog', '3', '_', '%2Egit', 'a%2Fb']
+
+  Args:
+    names: of all classes; what is no text is written as one.
+  """
+  folders, taken = [], set()
+  for name in names:
+    safe, number = _safe(str(name)), 1
+    folder = safe
+    while folder.casefold() in taken:
+      number += 1
+      folder = f"{safe}~{number}"
+    taken.add(folder.casefold())
+    folders.append(folder)
+  return folders
+
+
+def _safe(name):
+  """One path component that stays where it is put."""
+  last = len(name) - 1
+  safe = "".join(
+    _escaped(char)
+    if char in _ODD
+    or not char.isprintable()
+    or (char == "." and i in (0, last))  # Hidden; or dropped by Windows.
+    or (char == " " and i in (0, last))
+    else char
+    for i, char in enumerate(name)
+  )
+  if safe.partition(".")[0].lower() in _DEVICES:
+    safe = _escaped(safe[0]) + safe[1:]
+  if len(safe.encode()) > _LONGEST:
+    digest = hashlib.sha256(safe.encode()).hexdigest()[:12]
+    start = safe.encode()[: _LONGEST - 13].decode(errors="ignore")
+    safe = f"{start}~{digest}"
+  return safe or "_"
+
+
+def _escaped(char):
+  encoded = char.encode("utf-8", "surrogatepass")
+  return "".join(f"%{byte:02X}" for byte in encoded)

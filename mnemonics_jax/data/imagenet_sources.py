@@ -18,10 +18,9 @@ from pathlib import Path
 import tarfile
 from typing import NamedTuple
 
-from mnemonics_jax.data import tfds_records
-from mnemonics_jax.data.dataset import DataError
-from mnemonics_jax.data.imagenet_classes import all_wnids, validation_wnid
-from mnemonics_jax.data.listing import printable
+from mnemonics_jax.data import records
+from mnemonics_jax.data.dataset import DataError, first_line, printable
+from mnemonics_jax.data.imagenet import all_wnids, validation_wnid
 
 TRAIN_TAR = "ILSVRC2012_img_train.tar"
 VALIDATION_TAR = "ILSVRC2012_img_val.tar"
@@ -78,7 +77,7 @@ def parts(source: Path) -> list[Part]:
       return [*_train_folder(folder / "train"), *_val_folder(folder / "val")]
   if (source / TRAIN_TAR).is_file():
     return _tars(source / TRAIN_TAR, source / VALIDATION_TAR)
-  if directory := tfds_records.find(source, _TFDS):
+  if directory := records.find(source, _TFDS):
     return [
       *_tfds_parts(directory, "train"),
       *_tfds_parts(directory, "validation"),
@@ -93,10 +92,10 @@ def parts(source: Path) -> list[Part]:
 
 
 def _damaged(name: str | Path, reason: object) -> DataError:
-  reason = printable(str(reason).splitlines()[0] if str(reason) else "")
   return DataError(
     "source",
-    f"`source`: {printable(str(name))} is damaged or incomplete ({reason})",
+    f"`source`: {printable(str(name))} is damaged or incomplete"
+    f" ({printable(first_line(reason))})",
     "get it again; what has been copied is kept",
   )
 
@@ -286,7 +285,7 @@ def _validation_part(path, members):
 
 def _tfds_parts(directory, split):
   try:
-    shards = tfds_records.shards(directory, split, _TFDS)
+    shards = records.shards(directory, _TFDS, split)
   except DataError as error:
     raise DataError(
       "source", error.problem.replace("`data_dir`", "`source`"), error.fix
@@ -305,8 +304,8 @@ def _tfds_parts(directory, split):
 def _read_records(path):
   wnids = all_wnids()
   try:
-    for record in tfds_records.records(path):
-      feature = tfds_records.features(record)
+    for record in records.read(path):
+      feature = records.features(record)
       (encoded,) = feature["image"].bytes_list.value
       (label,) = feature["label"].int64_list.value
       (name,) = feature["file_name"].bytes_list.value

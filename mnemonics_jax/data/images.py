@@ -19,6 +19,8 @@ import zlib
 from jaxtyping import Int, UInt8, UInt32
 import numpy as np
 
+from mnemonics_jax.data.views import random_view
+
 Pixels = UInt8[np.ndarray, "n h w c"]
 Rows = Int[np.ndarray, " n"]
 
@@ -272,13 +274,8 @@ class Resident:
     pixels = self.images[rows]
     if draws is None or not self.varies:
       return pixels
-    from mnemonics_jax.data import crops
-
     return np.stack(
-      [
-        crops.random_view(image, draws.generator(i))
-        for i, image in enumerate(pixels)
-      ]
+      [random_view(image, draws.generator(i)) for i, image in enumerate(pixels)]
     )
 
 

@@ -1,21 +1,289 @@
-"""Photographs in shards: where they are read, and the views one gets of them."""
+"""A prepared ImageNet on disk: which files there are and what is in them.
 
-from collections.abc import Callable
+  train-00000-of-00130.array_record   records as TensorFlow Datasets has them:
+  ...                                 image (the file as it was), label, file_name
+  shards.jsonl                        a line for each of these files when it is done:
+                                      its checksum, names and classes of its images
+  index.json                          classes, counts, checksums; written last
+  train.npy, validation.npy           label, shard, position and CRC-32 of every
+                                      image, sorted by class and name
+
+Shards are uncompressed, one record in a group: an image is one read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
 import functools
+import hashlib
+import itertools
+import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 import zlib
 
 from jaxtyping import Shaped, UInt8
 import numpy as np
 
-from mnemonics_jax.data import imagenet_files, photographs, tfds_records
-from mnemonics_jax.data.dataset import DataError
+from mnemonics_jax.data import records, views
+from mnemonics_jax.data.dataset import DataError, first_line
 from mnemonics_jax.data.images import Draws, Pixels, Rows
 
+try:
+  import fcntl
+except ImportError:  # Windows has no such locks.
+  fcntl = None
+
+SPLITS = ("train", "validation")
+FORMAT = 1
+WRITER_OPTIONS = "group_size:1,uncompressed"
+REPAIR = (
+  "repeat `python -m mnemonics_jax.data.prepare`, which keeps what is good"
+)
+
+ROW = np.dtype(
+  [("label", "<i4"), ("shard", "<i4"), ("position", "<i4"), ("crc", "<u4")]
+)
+"""An image: its class, where it is, and the CRC-32 of its file."""
+
+
+class Shard(NamedTuple):
+  """A file of records that is complete.
+
+  Attributes:
+    file: its name.
+    split: `train` or `validation`.
+    origin: changes with what it was made from.
+    size: its bytes.
+    sha256: of the whole file.
+    names: of the image files, by position.
+    wnids: their classes.
+    crcs: CRC-32 of each image file.
+  """
+
+  file: str
+  split: str
+  origin: str
+  size: int
+  sha256: str
+  names: Sequence[str]
+  wnids: Sequence[str]
+  crcs: Sequence[int]
+
+
+class Index(NamedTuple):
+  """What a complete directory has.
+
+  Attributes:
+    directory: where it is.
+    dataset: its name.
+    reduced: whether classes or images are missing because that was asked for.
+    wnids: its classes, sorted; labels are their numbers.
+    files: names of the shards, by number.
+    rows: for each split an array of `ROW`.
+  """
+
+  directory: Path
+  dataset: str
+  reduced: bool
+  wnids: tuple[str, ...]
+  files: tuple[str, ...]
+  rows: Mapping[str, np.ndarray]
+
+
+def sha256(path: Path) -> str:
+  """The checksum of a file, as `sha256sum` prints it."""
+  with path.open("rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# The journal.
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+  """Begins a directory, or goes on, while no other process does."""
+  directory.mkdir(parents=True, exist_ok=True)
+  with _journal(directory).open("a") as file:
+    if fcntl is not None:
+      try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        raise DataError(
+          "data_dir",
+          f"`data_dir`: another process prepares {directory}",
+          "wait for it",
+        ) from None
+      except OSError:
+        pass  # A file system without locks.
+    for path in directory.glob("*.incomplete"):  # A killed one's.
+      path.unlink()
+    yield
+
+
+def append(directory: Path, shard: Shard) -> None:
+  """Notes that a shard is complete."""
+  with _journal(directory).open("a", encoding="utf-8") as file:
+    file.write(json.dumps(shard._asdict()) + "\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def begun(directory: Path) -> dict[str, Shard]:
+  """The shards that were completed, by name; the last line of each counts."""
+  return {shard.file: shard for shard in _journal_lines(directory)}
+
+
+def _journal(directory: Path) -> Path:
+  return directory / "shards.jsonl"
+
+
+def _journal_lines(directory: Path) -> Iterator[Shard]:
+  if not _journal(directory).exists():
+    return
+  with _journal(directory).open(encoding="utf-8", errors="replace") as file:
+    for line in file:
+      try:
+        shard = Shard(**json.loads(line))
+      except (ValueError, TypeError):  # The line at which a power cut came.
+        continue
+      yield shard
+
+
+# The index.
+
+
+def write_index(
+  directory: Path,
+  dataset: str,
+  wnids: Sequence[str],
+  shards: Sequence[Shard],
+  *,
+  reduced: bool = False,
+) -> None:
+  """Makes a directory complete.
+
+  Args:
+    directory: that has the shards.
+    dataset: its name.
+    wnids: its classes, sorted.
+    shards: all of them.
+    reduced: whether classes or images are missing because that was asked for.
+  """
+  summary: dict[str, Any] = {
+    "format": FORMAT,
+    "dataset": dataset,
+    "reduced": reduced,
+    "wnids": list(wnids),
+    "shards": [
+      {
+        "file": shard.file,
+        "split": shard.split,
+        "records": len(shard.names),
+        "size": shard.size,
+        "sha256": shard.sha256,
+      }
+      for shard in shards
+    ],
+    "splits": {},
+  }
+  for split in SPLITS:
+    rows = _rows(split, wnids, shards)
+    path = directory / f"{split}.npy"
+    np.save(path, rows)
+    per_class = np.bincount(rows["label"], minlength=len(wnids))
+    summary["splits"][split] = {
+      "images": len(rows),
+      "per_class": per_class.tolist(),
+      "sha256": sha256(path),
+    }
+  temporary = directory / "index.json.incomplete"
+  temporary.write_text(json.dumps(summary, indent=1), encoding="utf-8")
+  temporary.rename(directory / "index.json")
+
+
+def _rows(split, wnids, shards):
+  """All images of a split, by class and then by name."""
+  labels = {wnid: label for label, wnid in enumerate(wnids)}
+  found = [
+    (labels[wnid], name, number, position, crc)
+    for number, shard in enumerate(shards)
+    if shard.split == split
+    for position, (name, wnid, crc) in enumerate(
+      zip(shard.names, shard.wnids, shard.crcs, strict=True)
+    )
+    if wnid in labels
+  ]
+  found.sort()
+  for before, after in itertools.pairwise(found):
+    if before[:2] == after[:2]:
+      raise DataError(
+        "source",
+        f"`source` has {before[1]} twice in its {split} split",
+        "remove one of them",
+      )
+  return np.array([(row[0], *row[2:]) for row in found], ROW)
+
+
+def remove_index(directory: Path) -> None:
+  """Makes a directory incomplete, before its shards change."""
+  (directory / "index.json").unlink(missing_ok=True)
+
+
+def is_begun(directory: Path) -> bool:
+  """Whether somebody has begun to prepare it."""
+  return (directory / "index.json").exists() or _journal(directory).exists()
+
+
+def read_index(directory: Path) -> Index:
+  """What is there, if it is complete: all files, of the sizes they should have.
+
+  Raises:
+    DataError: if the preparation was interrupted, or files have changed.
+  """
+  path = directory / "index.json"
+  if not path.exists():
+    raise _unusable(directory, "its preparation was interrupted")
+  try:
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    if summary["format"] != FORMAT:
+      raise ValueError(f"format {summary['format']}")
+    rows = {
+      split: _read_rows(directory, split, summary["splits"][split])
+      for split in SPLITS
+    }
+    files = tuple(shard["file"] for shard in summary["shards"])
+    sizes = [shard["size"] for shard in summary["shards"]]
+    wnids = tuple(summary["wnids"])
+    names = summary["dataset"], bool(summary["reduced"])
+  except (ValueError, KeyError, TypeError, EOFError) as error:
+    raise _unusable(directory, f"its index is damaged ({error})") from error
+  for file, size in zip(files, sizes, strict=True):
+    shard = directory / file
+    found = shard.stat().st_size if shard.is_file() else None
+    if found is None:
+      raise _unusable(directory, f"{file} is missing")
+    if found != size:
+      raise _unusable(directory, f"{file} has {found:,} of {size:,} bytes")
+  return Index(directory, *names, wnids, files, rows)
+
+
+def _read_rows(directory, split, summary):
+  path = directory / f"{split}.npy"
+  if not path.is_file() or sha256(path) != summary["sha256"]:
+    raise ValueError(f"{path.name} is not what was written")
+  return np.load(path, allow_pickle=False)
+
+
+def _unusable(directory: Path, problem: str) -> DataError:
+  return DataError(
+    "data_dir", f"`data_dir`: {directory} cannot be used: {problem}", REPAIR
+  )
+
+
 Table = Shaped[np.ndarray, " n"]
-"""Rows of `imagenet_files.ROW`."""
+"""Rows of `ROW`."""
 
 # A read is of one image: nothing that follows it is wanted.
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
@@ -29,7 +297,7 @@ class Shards:
     directory: where they are.
     files: their names, by number.
     size: side of the square views.
-    decoder: one of `photographs.DECODERS`.
+    decoder: one of `views.DECODERS`.
   """
 
   directory: Path
@@ -41,7 +309,7 @@ class Shards:
     """Images as tests see them, or as they are drawn.
 
     Args:
-      rows: of `imagenet_files.ROW`.
+      rows: of `ROW`.
       draws: the random numbers of each.
     """
     pixels = np.empty((len(rows), self.size, self.size, 3), np.uint8)
@@ -53,10 +321,8 @@ class Shards:
     encoded = self.encoded(row)
     try:
       if generator is None:
-        return photographs.evaluation_view(encoded, self.size, self.decoder)
-      return photographs.training_view(
-        encoded, self.size, generator, self.decoder
-      )
+        return views.evaluation_view(encoded, self.size, self.decoder)
+      return views.training_view(encoded, self.size, generator, self.decoder)
     except Exception as error:  # Damaged files raise exceptions of any kind.
       raise self._unreadable(row, error) from error
 
@@ -64,11 +330,11 @@ class Shards:
     """An image as the file that it was, which must be the one it was.
 
     Args:
-      row: of `imagenet_files.ROW`.
+      row: of `ROW`.
     """
     try:
       (record,) = self._reader(int(row["shard"])).read([int(row["position"])])
-      (encoded,) = tfds_records.features(record)["image"].bytes_list.value
+      (encoded,) = records.features(record)["image"].bytes_list.value
     except Exception as error:  # array_record and protobuf raise anything.
       raise self._unreadable(row, error) from error
     if zlib.crc32(encoded) != row["crc"]:
@@ -83,12 +349,12 @@ class Shards:
     return _Readers(self.directory, self.files)
 
   def _unreadable(self, row, reason: object) -> DataError:
-    said = str(reason).splitlines()[0] if str(reason) else repr(reason)
     return DataError(
       "data_dir",
       f"`data_dir`: image {row['position']} of"
-      f" {self.directory / self.files[row['shard']]} cannot be read ({said})",
-      imagenet_files.REPAIR,
+      f" {self.directory / self.files[row['shard']]} cannot be read"
+      f" ({first_line(reason)})",
+      REPAIR,
     )
 
 
@@ -100,11 +366,8 @@ class _Readers(dict):
     self._directory, self._files = directory, files
 
   def __missing__(self, shard: int):
-    from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
-
-    self[shard] = array_record_module.ArrayRecordReader(
-      str(self._directory / self._files[shard]), _READER_OPTIONS
-    )
+    path = self._directory / self._files[shard]
+    self[shard] = records.reader(path, _READER_OPTIONS)
     return self[shard]
 
 
@@ -114,7 +377,7 @@ class Photographs:
 
   Attributes:
     views: reads them: `Shards.views`, or `workers.Pool.views`.
-    table: shard, position and checksum of each image (`imagenet_files.ROW`).
+    table: shard, position and checksum of each image (`ROW`).
     size: side of the square views.
   """
 

@@ -33,13 +33,14 @@ class Source(NamedTuple):
   ('CIFAR-100', 100)
 
   Attributes:
-    module: has the function `load`.
+    module: has the function that loads it.
     title: what people call it.
     help: what it consists of.
     classes: how many it has; None if that depends on a directory.
     options: arguments of `load` that a user may choose.
     streams: whether `load` takes `stream`, too, as `phase.Config` has it: when
       images are read. Those of others are in memory, or never are.
+    load: name of that function.
   """
 
   module: str
@@ -48,6 +49,7 @@ class Source(NamedTuple):
   classes: int | None = None
   options: Mapping[str, Option] = types.MappingProxyType({})
   streams: bool = False
+  load: str = "load"
 
 
 _IMAGENET = {
@@ -113,11 +115,12 @@ SOURCES = {
     options=_IMAGENET,
   ),
   "imagenet_subset": Source(
-    "mnemonics_jax.data.imagenet_subset",
+    "mnemonics_jax.data.imagenet",
     "ImageNet-Subset",
     "100 classes of it",
     classes=100,
     options=_IMAGENET,
+    load="load_subset",
   ),
 }
 """The data sets by name."""

@@ -1,13 +1,18 @@
-"""The stream of classes: gives each phase its own data and nothing else."""
+"""The stream of classes: gives each phase its own data and nothing else.
+
+`stream` cuts a data set into phases. `for_tuning` holds out training images to
+test on; `Extension` puts new classes behind those of a run.
+"""
 
 from collections.abc import Sequence
+import dataclasses
 from typing import NamedTuple
 
 from jaxtyping import Int
 import numpy as np
 
 from mnemonics_jax import protocol
-from mnemonics_jax.data.dataset import Dataset
+from mnemonics_jax.data.dataset import DataError, Dataset
 from mnemonics_jax.data.images import Images, varies
 from mnemonics_jax.errors import check_count
 
@@ -224,3 +229,129 @@ def _concatenate(rows_by_class, start, stop):
   rows = rows_by_class[start:stop]
   labels = np.repeat(np.arange(start, stop), [len(r) for r in rows])
   return np.concatenate(rows), labels.astype(np.int32)
+
+
+def for_tuning(dataset: Dataset, fraction: float) -> Dataset:
+  """Trains on a part of the training images and tests on the rest of them.
+
+  Whatever is chosen by such tests has not seen the test images.
+
+  >>> from mnemonics_jax import data
+  >>> digits = data.load("digits")
+  >>> tuned = for_tuning(digits, fraction=0.1)
+  >>> len(digits.train_labels), len(tuned.train_labels), len(tuned.test_labels)
+  (1442, 1299, 143)
+
+  Args:
+    dataset: all images; its test images are left out.
+    fraction: share of the training images of each class to test on, the last.
+  """
+  if not 0 < fraction < 1:
+    raise DataError(
+      "tuning_fraction",
+      f"`tuning_fraction={fraction}` cannot be used",
+      "it must lie between 0 and 1",
+    )
+  held = np.zeros(len(dataset.train_labels), bool)
+  for label in range(len(dataset.class_names)):
+    rows = np.flatnonzero(dataset.train_labels == label)
+    if len(rows) < 2:
+      raise DataError(
+        "tuning_fraction",
+        f"`tuning_fraction` leaves nothing of {dataset.class_names[label]} to"
+        " train on",
+        "give every class two training images or more",
+      )
+    held[rows[-min(max(round(fraction * len(rows)), 1), len(rows) - 1) :]] = (
+      True
+    )
+  return dataclasses.replace(
+    dataset,
+    train_images=dataset.train_images[~held],
+    train_labels=dataset.train_labels[~held],
+    test_images=dataset.train_images[held],
+    test_labels=dataset.train_labels[held],
+    notes=(
+      *dataset.notes,
+      f"tests are {held.sum():,} held-out training images, for choosing settings;"
+      " the test images were left out.",
+    ),
+  )
+
+
+class Extension(ClassStream):
+  """The phases of a run, which are over, and more with the classes it lacks.
+
+  Of classes that were learned before, a data set gives test images only, and
+  perhaps not of all of them. New classes arrive by name.
+
+  >>> from mnemonics_jax import data
+  >>> digits = data.load("digits")
+  >>> shape = data.StreamShape((40, 40), (1, 1), image_shape=(8, 8, 3))
+  >>> longer = Extension(digits, ("3", "1"), shape, phases=2)
+  >>> longer.class_names[:4], longer.classes_per_phase
+  (('3', '1', '0', '2'), (1, 1, 4, 4))
+  >>> longer.class_sizes[:3]  # What was learned from, here or there.
+  (40, 40, 143)
+
+  Args:
+    dataset: images of new classes, perhaps also of learned ones.
+    learned: names of the learned classes, in order.
+    shape: of the stream that they were learned from.
+    phases: how many more; new classes are spread over them evenly.
+  """
+
+  def __init__(
+    self,
+    dataset: Dataset,
+    learned: Sequence[str],
+    shape: StreamShape,
+    phases: int = 1,
+  ):
+    new = sorted(set(dataset.class_names) - set(learned))
+    _check_extension(dataset, new, shape, phases)
+    names = (*learned, *new)
+    place = {name: label for label, name in enumerate(names)}
+    label_of = np.array([place[name] for name in dataset.class_names], np.int32)
+    train = label_of[dataset.train_labels]
+    rows = train >= len(learned)
+    everything = dataclasses.replace(
+      dataset,
+      train_images=dataset.train_images[rows],
+      train_labels=train[rows],
+      test_labels=label_of[dataset.test_labels],
+      class_names=names,
+    )
+    split = protocol.split_phases(len(new), phases, base_classes=0)
+    super().__init__(
+      everything, range(len(names)), (*shape.classes_per_phase, *split)
+    )
+    sizes = self.class_sizes[len(learned) :]
+    self.class_sizes = (*shape.class_sizes, *sizes)
+    self.untested = tuple(
+      name
+      for name, rows in zip(names, self._test, strict=True)
+      if not len(rows)
+    )
+
+
+def _check_extension(dataset, new, shape, phases):
+  if not new:
+    raise DataError(
+      "data_dir",
+      "`data_dir` has no class that the run does not know",
+      "name a directory with new ones",
+    )
+  if dataset.image_shape != shape.image_shape:
+    raise DataError(
+      "data_dir",
+      f"the images are {dataset.image_shape}, the run learned from"
+      f" {shape.image_shape}",
+      "resize them",
+    )
+  if not 1 <= phases <= len(new):
+    raise DataError(
+      "phases",
+      f"`phases={phases}` cannot share {len(new)} new classes",
+      f"use `phases=1` to `phases={len(new)}`",
+    )

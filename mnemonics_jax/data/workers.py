@@ -28,10 +28,9 @@ import weakref
 
 import numpy as np
 
-from mnemonics_jax.data import imagenet_files
 from mnemonics_jax.data.dataset import DataError
 from mnemonics_jax.data.images import Draws, Pixels
-from mnemonics_jax.data.shards import Shards, Table
+from mnemonics_jax.data.shards import ROW, Shards, Table
 
 _AT_ONCE = 16  # Images of a request, at most.
 
@@ -188,7 +187,7 @@ def main(requests: BinaryIO, answers: BinaryIO) -> None:
   pixels = _pixels_in(setup["pixels"], shards.size)
   while line := requests.readline():
     message = json.loads(line)
-    rows = _receive(requests, message["count"], imagenet_files.ROW)
+    rows = _receive(requests, message["count"], ROW)
     draws = None
     if "seed" in message:
       drawn = _receive(requests, message["count"], np.dtype(np.int64))

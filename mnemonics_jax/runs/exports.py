@@ -21,7 +21,7 @@ from flax import traverse_util
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax.data.folder_names import folder_names
+from mnemonics_jax.data.folder import folder_names
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.runs import layout, learners

@@ -14,8 +14,7 @@ from typing import Any
 
 from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.data import Dataset
-from mnemonics_jax.data.extension import Extension
-from mnemonics_jax.data.stream import StreamShape
+from mnemonics_jax.data.stream import Extension, StreamShape
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.learner.inputs import check_incremental
 from mnemonics_jax.learner.known import resized

@@ -10,7 +10,7 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cifar100, cifar_pickle
+from mnemonics_jax.data import cifar100
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_public_path_refuses_unofficial_files_unread(official, monkeypatch):
   def never(_):
     raise AssertionError("unpickled before the MD5 check")
 
-  monkeypatch.setattr(cifar_pickle, "unpickle", never)
+  monkeypatch.setattr(cifar100, "unpickle", never)
   with pytest.raises(data.DataError, match="16019d7e3df5f24257cddd939b257f8d"):
     data.load("cifar100", official[0])
 

@@ -3,7 +3,7 @@
 import pytest
 from support import data_files, imagenet
 
-from mnemonics_jax.data import prepare_cifar100, prepare_imagenet
+from mnemonics_jax.data import prepare
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def official(tmp_path_factory, expected):
 def prepared(tmp_path_factory, official):
   root, md5 = official
   data_dir = tmp_path_factory.mktemp("tfds")
-  prepare_cifar100.prepare(root, data_dir, md5=md5)
+  prepare.prepare_cifar100(root, data_dir, md5=md5)
   return data_dir
 
 
@@ -37,5 +37,5 @@ def prepared_imagenet(tmp_path_factory):
   """A directory with a small ImageNet in several shards."""
   source = imagenet.folder(tmp_path_factory.mktemp("source"))
   root = tmp_path_factory.mktemp("data")
-  prepare_imagenet.prepare(imagenet.WORLD, source, root, shard_bytes=2000)
+  prepare.prepare_imagenet(imagenet.WORLD, source, root, shard_bytes=2000)
   return root

@@ -4,7 +4,7 @@ import numpy as np
 from tensorboardX import crc32c as other
 from tensorboardX import record_writer
 
-from mnemonics_jax.data import crc32c as crc_lib
+from mnemonics_jax.data import records as crc_lib
 
 
 def test_published_values():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from PIL import Image
 
-from mnemonics_jax.data import crops
+from mnemonics_jax.data import views
 
 BILINEAR = Image.Resampling.BILINEAR
 
@@ -19,13 +19,13 @@ def photo(width=101, height=75):
 def test_the_middle_is_what_torchvision_cuts_out():
   # Resize(32) makes 101×75 to 43×32, CenterCrop(28) begins at (7.5, 2) → (8, 2).
   expected = photo().resize((43, 32), BILINEAR).crop((8, 2, 36, 30))
-  found = crops.middle(photo(), size=28, shorter=32)
+  found = views.middle(photo(), size=28, shorter=32)
   np.testing.assert_array_equal(found, np.asarray(expected))
 
 
 def test_random_parts_have_the_areas_and_aspects_of_the_papers():
   boxes = [
-    crops.random_box(500, 375, np.random.default_rng(i)) for i in range(4000)
+    views.random_box(500, 375, np.random.default_rng(i)) for i in range(4000)
   ]
   for left, top, w, h in boxes:
     assert 0 <= left <= 500 - w and 0 <= top <= 375 - h
@@ -44,17 +44,17 @@ def test_random_parts_have_the_areas_and_aspects_of_the_papers():
 
 def test_a_panorama_gives_its_middle():
   generator = np.random.default_rng(0)
-  assert crops.random_box(1000, 10, generator) == (493, 0, 13, 10)
-  assert crops.random_box(10, 1000, generator) == (0, 493, 10, 13)
+  assert views.random_box(1000, 10, generator) == (493, 0, 13, 10)
+  assert views.random_box(10, 1000, generator) == (0, 493, 10, 13)
 
 
 def test_a_view_of_pixels_is_the_part_that_was_drawn():
   pixels = np.asarray(photo(24, 16))
   for seed in range(8):
-    box, mirrored = crops.draw(24, 16, np.random.default_rng(seed))
+    box, mirrored = views.draw(24, 16, np.random.default_rng(seed))
     left, top, w, h = box
     part = photo(24, 16).crop((left, top, left + w, top + h))
     expected = np.asarray(part.resize((24, 16), BILINEAR))
     expected = expected[:, ::-1] if mirrored else expected
-    found = crops.random_view(pixels, np.random.default_rng(seed))
+    found = views.random_view(pixels, np.random.default_rng(seed))
     np.testing.assert_array_equal(found, expected)

@@ -7,7 +7,7 @@ from PIL import Image
 import pytest
 from support.data_files import BLUE, RED, save_image, write_bomb
 
-from mnemonics_jax.data.decode import decode
+from mnemonics_jax.data.reading import decode
 
 KINDS = {
   "grey": ({"mode": "L", "color": (100,) * 3}, (100,) * 3),

@@ -6,7 +6,8 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cifar100, download
+from mnemonics_jax.data import cifar100
+from mnemonics_jax.data.dataset import data_directory
 
 
 def test_nothing_found_is_one_message_at_once(tmp_path):
@@ -17,7 +18,7 @@ try:
   data.load("cifar100", sys.argv[1])
 except data.DataError as error:
   print(error)
-for name in ("tensorflow", "tensorflow_datasets", "PIL", "sklearn"):
+for name in ("tensorflow", "tensorflow_datasets", "sklearn"):
   assert name not in sys.modules, name
 """
   result = data_files.run_python("-c", code, tmp_path)
@@ -39,24 +40,24 @@ for name in ("tensorflow", "tensorflow_datasets", "PIL", "sklearn"):
 
 def test_directory_from_environment(tmp_path, monkeypatch):
   monkeypatch.setenv("MNEMONICS_DATA_DIR", str(tmp_path / "environment"))
-  assert cifar100.directory(None) == tmp_path / "environment"
-  assert cifar100.directory("") == tmp_path / "environment"
-  assert cifar100.directory(tmp_path / "flag") == tmp_path / "flag"
+  assert data_directory(None) == tmp_path / "environment"
+  assert data_directory("") == tmp_path / "environment"
+  assert data_directory(tmp_path / "flag") == tmp_path / "flag"
   monkeypatch.delenv("MNEMONICS_DATA_DIR")
   monkeypatch.setenv("HOME", str(tmp_path))
-  assert cifar100.directory(None) == tmp_path / "tensorflow_datasets"
+  assert data_directory(None) == tmp_path / "tensorflow_datasets"
 
 
 def test_download_says_what_is_missing(tmp_path, monkeypatch):
-  monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: None)
+  monkeypatch.setattr(cifar100.importlib.util, "find_spec", lambda _: None)
   with pytest.raises(data.DataError, match=r"pip install -e '\.\[tf\]'"):
     data.load("cifar100", tmp_path, download=True)
 
 
 def test_download_without_network_ends_soon(tmp_path, monkeypatch):
-  monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: True)
+  monkeypatch.setattr(cifar100.importlib.util, "find_spec", lambda _: True)
   # Nothing listens on port 9 of this machine.
-  monkeypatch.setattr(download, "URL", "http://127.0.0.1:9/cifar.tar.gz")
+  monkeypatch.setattr(cifar100, "URL", "http://127.0.0.1:9/cifar.tar.gz")
   start = time.perf_counter()
   with pytest.raises(data.DataError, match="cannot be reached"):
     data.load("cifar100", tmp_path, download=True)
@@ -64,14 +65,14 @@ def test_download_without_network_ends_soon(tmp_path, monkeypatch):
 
 
 def test_download_that_fails_or_stalls_is_one_message(tmp_path, monkeypatch):
-  monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: True)
-  monkeypatch.setattr(download, "_reachable", lambda _: True)
-  monkeypatch.setattr(download, "_FETCH", "raise OSError('disk full')")
+  monkeypatch.setattr(cifar100.importlib.util, "find_spec", lambda _: True)
+  monkeypatch.setattr(cifar100, "_reachable", lambda _: True)
+  monkeypatch.setattr(cifar100, "_FETCH", "raise OSError('disk full')")
   with pytest.raises(data.DataError, match=r"`download`: .*disk full") as error:
     data.load("cifar100", tmp_path, download=True)
   assert "Traceback" not in str(error.value)
-  monkeypatch.setattr(download, "_FETCH", "import time; time.sleep(60)")
-  monkeypatch.setattr(download, "_STALLED_SECONDS", 1)
+  monkeypatch.setattr(cifar100, "_FETCH", "import time; time.sleep(60)")
+  monkeypatch.setattr(cifar100, "_STALLED_SECONDS", 1)
   with pytest.raises(data.DataError, match="stalled"):
     data.load("cifar100", tmp_path, download=True)
 
@@ -79,13 +80,13 @@ def test_download_that_fails_or_stalls_is_one_message(tmp_path, monkeypatch):
 def test_download_is_read_like_any_other(
   tmp_path, prepared, monkeypatch, expected
 ):
-  monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: True)
-  monkeypatch.setattr(download, "_reachable", lambda _: True)
+  monkeypatch.setattr(cifar100.importlib.util, "find_spec", lambda _: True)
+  monkeypatch.setattr(cifar100, "_reachable", lambda _: True)
   fetch = f"""
 import shutil, sys
 shutil.copytree({str(prepared)!r}, sys.argv[1], dirs_exist_ok=True)
 """
-  monkeypatch.setattr(download, "_FETCH", fetch)
+  monkeypatch.setattr(cifar100, "_FETCH", fetch)
   dataset = cifar100.load(
     tmp_path / "new",
     download=True,

@@ -7,7 +7,7 @@ import pytest
 from support import tiny
 
 from mnemonics_jax.data import DataError, StreamShape
-from mnemonics_jax.data.extension import Extension
+from mnemonics_jax.data.stream import Extension
 
 # A run has learned c, then a, from other images of them.
 SHAPE = StreamShape((7, 9), (1, 1), image_shape=(8, 8, 3))

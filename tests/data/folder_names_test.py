@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from mnemonics_jax.data.folder_names import folder_names
+from mnemonics_jax.data.folder import folder_names
 
 
 @pytest.mark.parametrize(

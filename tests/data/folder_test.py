@@ -52,7 +52,7 @@ def test_a_val_that_is_train_is_mentioned(root):
 
 def test_second_load_decodes_nothing(root, monkeypatch):
   first = load(root)
-  monkeypatch.setattr("mnemonics_jax.data.decode.decode", None)
+  monkeypatch.setattr("mnemonics_jax.data.reading.decode", None)
   np.testing.assert_array_equal(load(root).train_images, first.train_images)
 
 
@@ -271,7 +271,7 @@ def _cut_short(image):
 def test_a_second_start_decodes_nothing(root, monkeypatch):
   (root / "train/cat/text.png").write_text("no image")
   first = load(root, stream="always", val_fraction=0.3)
-  monkeypatch.setattr("mnemonics_jax.data.decode.decode", None)
+  monkeypatch.setattr("mnemonics_jax.data.reading.decode", None)
   again = load(root, stream="always", val_fraction=0.3)
   assert again.checksum == first.checksum and again.notes == first.notes
   # How it is split does not matter to what is known of the files.

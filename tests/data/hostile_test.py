@@ -14,7 +14,7 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cifar_pickle, tfds_records
+from mnemonics_jax.data import cifar100
 
 # Archives.
 
@@ -42,7 +42,7 @@ def test_archives_are_not_unpacked(tmp_path):
     for name in ("test", "meta"):
       tar.add(official / name, f"cifar-100-python/{name}")
   with pytest.raises(data.DataError, match="no file train"):
-    cifar_pickle.read(archive, md5=md5)
+    cifar100.read_official(archive, md5=md5)
   names = {path.name for path in tmp_path.iterdir()}
   assert names == {"official", "archive"}
   assert os.listdir(archive.parent) == [archive.name]
@@ -106,5 +106,5 @@ def test_huge_images_in_records_are_refused_undecoded(tmp_path, monkeypatch):
     lambda image: sizes.append(image.size) or load(image),
   )
   with pytest.raises(data.DataError, match=r"`data_dir`: .* damaged"):
-    tfds_records.read(tmp_path / "3.0.2")
+    cifar100.read_tfds(tmp_path / "3.0.2")
   assert set(sizes) == {(32, 32)}

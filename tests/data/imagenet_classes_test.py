@@ -5,8 +5,8 @@ import collections
 import pytest
 
 from mnemonics_jax import protocol
-from mnemonics_jax.data import imagenet_classes
-from mnemonics_jax.data.imagenet_classes import WORLDS
+from mnemonics_jax.data import imagenet
+from mnemonics_jax.data.imagenet import WORLDS
 
 
 def test_the_subset_has_the_classes_and_the_order_of_the_papers():
@@ -17,16 +17,16 @@ def test_the_subset_has_the_classes_and_the_order_of_the_papers():
   learned = [subset.wnids[i] for i in protocol.class_order(100)]
   assert (learned[0], learned[-1]) == ("n03710193", "n02168699")
   # Not the order of the draw, which would have other base classes.
-  every = imagenet_classes.all_wnids()
+  every = imagenet.all_wnids()
   drawn = [every[i] for i in protocol.class_subset(1000, 100)]
   assert (drawn[0], drawn[-1]) == ("n01729322", "n01689811")
   assert len({*drawn[:50]} & {*learned[:50]}) == 26
 
 
 def test_every_class_has_fifty_validation_images():
-  labels = imagenet_classes.validation_labels()
+  labels = imagenet.validation_labels()
   counts = collections.Counter(labels)
-  assert counts.keys() == set(imagenet_classes.all_wnids())
+  assert counts.keys() == set(imagenet.all_wnids())
   assert set(counts.values()) == {50}
 
 
@@ -42,7 +42,7 @@ def test_every_class_has_fifty_validation_images():
   ],
 )
 def test_validation_images_are_known_by_their_numbers(name, wnid):
-  assert imagenet_classes.validation_wnid(name) == wnid
+  assert imagenet.validation_wnid(name) == wnid
 
 
 def test_a_part_keeps_the_order_and_asks_for_no_numbers():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support import imagenet
 
-from mnemonics_jax.data import DataError, imagenet_files
-from mnemonics_jax.data.imagenet_files import Shard
+from mnemonics_jax.data import DataError, shards
+from mnemonics_jax.data.shards import Shard
 
 FIRST, SECOND, _ = imagenet.WNIDS
 
@@ -22,7 +22,7 @@ def shard(directory, file, names, wnids, split="train", content=b"records"):
 
 
 @pytest.fixture
-def shards(tmp_path):
+def written(tmp_path):
   return [
     shard(tmp_path, "train-0", ["b_2", "a_9"], [SECOND, FIRST]),
     shard(tmp_path, "train-1", ["a_1"], [FIRST]),
@@ -30,30 +30,29 @@ def shards(tmp_path):
   ]
 
 
-def test_the_journal_knows_what_is_complete(tmp_path, shards):
-  assert imagenet_files.begun(tmp_path) == {}
-  assert not imagenet_files.is_begun(tmp_path)
-  for one in shards:
-    imagenet_files.append(tmp_path, one)
-  again = shards[0]._replace(size=99)
-  imagenet_files.append(tmp_path, again)
-  found = imagenet_files.begun(tmp_path)
+def test_the_journal_knows_what_is_complete(tmp_path, written):
+  assert shards.begun(tmp_path) == {}
+  assert not shards.is_begun(tmp_path)
+  for one in written:
+    shards.append(tmp_path, one)
+  again = written[0]._replace(size=99)
+  shards.append(tmp_path, again)
+  found = shards.begun(tmp_path)
   assert list(found) == ["train-0", "train-1", "val-0"]
   assert found["train-0"] == again  # The last line counts.
-  assert imagenet_files.is_begun(tmp_path)
+  assert shards.is_begun(tmp_path)
 
 
-def test_a_line_that_a_power_cut_has_torn_is_passed_over(tmp_path, shards):
-  imagenet_files.append(tmp_path, shards[0])
+def test_a_line_that_a_power_cut_has_torn_is_passed_over(tmp_path, written):
+  shards.append(tmp_path, written[0])
   with (tmp_path / "shards.jsonl").open("a") as file:
-    file.write(json.dumps(shards[1]._asdict())[:30])
-  assert list(imagenet_files.begun(tmp_path)) == ["train-0"]
+    file.write(json.dumps(written[1]._asdict())[:30])
+  assert list(shards.begun(tmp_path)) == ["train-0"]
 
 
-def test_rows_are_sorted_by_class_and_name(tmp_path, shards):
-  world = imagenet.WORLD._replace(wnids=(FIRST, SECOND))
-  imagenet_files.write_index(tmp_path, world, shards)
-  index = imagenet_files.read_index(tmp_path)
+def test_rows_are_sorted_by_class_and_name(tmp_path, written):
+  shards.write_index(tmp_path, "imagenet", (FIRST, SECOND), written)
+  index = shards.read_index(tmp_path)
   assert index.rows["train"].tolist() == [
     (0, 1, 0, 0),
     (0, 0, 1, 10),
@@ -62,15 +61,15 @@ def test_rows_are_sorted_by_class_and_name(tmp_path, shards):
   assert index.rows["validation"].tolist() == [(1, 2, 0, 0)]
   assert index.files == ("train-0", "train-1", "val-0")
   assert (index.dataset, index.wnids) == ("imagenet", (FIRST, SECOND))
-  imagenet_files.remove_index(tmp_path)
+  shards.remove_index(tmp_path)
   with pytest.raises(DataError, match="preparation was interrupted"):
-    imagenet_files.read_index(tmp_path)
+    shards.read_index(tmp_path)
 
 
-def test_an_image_that_is_there_twice_is_named(tmp_path, shards):
-  twice = [*shards, shard(tmp_path, "train-2", ["a_1"], [FIRST])]
+def test_an_image_that_is_there_twice_is_named(tmp_path, written):
+  twice = [*written, shard(tmp_path, "train-2", ["a_1"], [FIRST])]
   with pytest.raises(DataError, match="has a_1 twice in its train split"):
-    imagenet_files.write_index(tmp_path, imagenet.WORLD, twice)
+    shards.write_index(tmp_path, "imagenet", imagenet.WNIDS, twice)
 
 
 @pytest.mark.parametrize(
@@ -86,16 +85,16 @@ def test_an_image_that_is_there_twice_is_named(tmp_path, shards):
     ),
   ],
 )
-def test_what_has_changed_is_noticed(tmp_path, shards, harm, said):
-  imagenet_files.write_index(tmp_path, imagenet.WORLD, shards)
+def test_what_has_changed_is_noticed(tmp_path, written, harm, said):
+  shards.write_index(tmp_path, "imagenet", imagenet.WNIDS, written)
   harm(tmp_path)
   with pytest.raises(DataError, match=said) as error:
-    imagenet_files.read_index(tmp_path)
-  assert error.value.fix == imagenet_files.REPAIR
+    shards.read_index(tmp_path)
+  assert error.value.fix == shards.REPAIR
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path):
   (tmp_path / "file").write_bytes(b"abc")
-  assert imagenet_files.sha256(tmp_path / "file") == (
+  assert shards.sha256(tmp_path / "file") == (
     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
   )

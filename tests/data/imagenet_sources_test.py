@@ -9,7 +9,7 @@ import pytest
 from support import imagenet
 
 from mnemonics_jax.data import DataError, imagenet_sources, prepare
-from mnemonics_jax.data.imagenet_classes import WORLDS
+from mnemonics_jax.data.imagenet import WORLDS
 
 
 @pytest.mark.parametrize("layout", imagenet.LAYOUTS)

@@ -4,8 +4,8 @@ import numpy as np
 from support import imagenet
 
 from mnemonics_jax import data
-from mnemonics_jax.data.imagenet_classes import WORLDS
-from mnemonics_jax.data.prepare_imagenet import prepare as prepare_imagenet
+from mnemonics_jax.data.imagenet import WORLDS
+from mnemonics_jax.data.prepare import prepare_imagenet
 
 
 def test_the_subset_is_found_within_imagenet_or_alone(tmp_path):

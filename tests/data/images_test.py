@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mnemonics_jax import data
-from mnemonics_jax.data import crops, images
+from mnemonics_jax.data import images, views
 from mnemonics_jax.data.images import Draws, Resident, Stored
 
 
@@ -85,7 +85,7 @@ def test_a_training_view_depends_on_seed_epoch_and_row_alone():
     one = images.training_view(both, [row], seed=7, epoch=2)
     np.testing.assert_array_equal(one[0], view[i])
     # Old images in memory vary as the new ones do.
-    expected = crops.random_view(array[row], Draws(7, 2, rows).generator(i))
+    expected = views.random_view(array[row], Draws(7, 2, rows).generator(i))
     np.testing.assert_array_equal(view[i], expected)
   for other in (dict(seed=8, epoch=2), dict(seed=7, epoch=3)):
     assert not np.array_equal(view, images.training_view(both, rows, **other))

@@ -3,7 +3,8 @@
 import pytest
 
 from mnemonics_jax.data import DataError
-from mnemonics_jax.data.listing import odd, printable, scan
+from mnemonics_jax.data.dataset import printable
+from mnemonics_jax.data.folder import odd, scan
 
 
 @pytest.fixture

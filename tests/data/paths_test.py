@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemonics_jax.data.paths import Paths
+from mnemonics_jax.data.folder import Paths
 
 ROOT = Path("some/root")
 # A name may be of bytes that are no text.

@@ -5,7 +5,7 @@ from PIL import Image, JpegImagePlugin
 import pytest
 from support import imagenet
 
-from mnemonics_jax.data import crops, photographs
+from mnemonics_jax.data import views
 
 BILINEAR = Image.Resampling.BILINEAR
 
@@ -21,7 +21,7 @@ def test_tests_see_the_middle():
   encoded = imagenet.encode(photo(400, 300), "PNG")
   expected = photo(400, 300).resize((341, 256), BILINEAR)
   expected = expected.crop((58, 16, 58 + 224, 16 + 224))
-  found = photographs.evaluation_view(encoded, 224)
+  found = views.evaluation_view(encoded, 224)
   np.testing.assert_array_equal(found, np.asarray(expected))
 
 
@@ -30,9 +30,7 @@ def test_half_of_the_training_views_are_mirrored():
   brighter_right = [
     view[:, -1, 0].mean() > view[:, 0, 0].mean()
     for i in range(200)
-    for view in [
-      photographs.training_view(encoded, 16, np.random.default_rng(i))
-    ]
+    for view in [views.training_view(encoded, 16, np.random.default_rng(i))]
   ]
   assert 70 < sum(brighter_right) < 130
 
@@ -42,12 +40,12 @@ def test_a_training_view_is_the_part_that_was_drawn():
   for seed in range(20):
     generator = np.random.default_rng(seed)
     mirrored = generator.random() < 0.5
-    left, top, w, h = crops.random_box(101, 75, generator)
+    left, top, w, h = views.random_box(101, 75, generator)
     part = photo().crop((left, top, left + w, top + h))
     expected = np.asarray(part.resize((24, 24), BILINEAR))
     if mirrored:
       expected = expected[:, ::-1]
-    view = photographs.training_view(encoded, 24, np.random.default_rng(seed))
+    view = views.training_view(encoded, 24, np.random.default_rng(seed))
     np.testing.assert_array_equal(view, expected)
 
 
@@ -55,12 +53,12 @@ def test_large_files_are_decoded_smaller_with_the_same_views(monkeypatch):
   encoded = imagenet.encode(photo(1201, 899), quality=95)
   asked = []
 
-  def views():
+  def both():
     generator = np.random.default_rng(3)
     return np.stack(
       [
-        photographs.evaluation_view(encoded, 32),
-        photographs.training_view(encoded, 32, generator),
+        views.evaluation_view(encoded, 32),
+        views.training_view(encoded, 32, generator),
       ]
     ).astype(int)
 
@@ -71,10 +69,10 @@ def test_large_files_are_decoded_smaller_with_the_same_views(monkeypatch):
     return draft(self, mode, size)
 
   monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "draft", noting)
-  smaller = views()
+  smaller = both()
   assert len(asked) == 2
-  monkeypatch.setattr(photographs, "_FACTORS", ())
-  whole = views()
+  monkeypatch.setattr(views, "_FACTORS", ())
+  whole = both()
   assert len(asked) == 2
   assert np.abs(smaller - whole).max() <= 6
   assert np.abs(smaller - whole).mean() < 1
@@ -92,14 +90,14 @@ def test_simplejpeg_gives_the_same_pixels():
         first, second = (
           np.stack(
             [
-              photographs.evaluation_view(encoded, 64, decoder),
-              photographs.training_view(
+              views.evaluation_view(encoded, 64, decoder),
+              views.training_view(
                 encoded, 64, np.random.default_rng(1), decoder
               ),
             ]
           )
-          for decoder in photographs.DECODERS
+          for decoder in views.DECODERS
         )
         np.testing.assert_array_equal(first, second)
   png = imagenet.encode(image, "PNG")
-  assert photographs.evaluation_view(png, 64, "simplejpeg").shape == (64, 64, 3)
+  assert views.evaluation_view(png, 64, "simplejpeg").shape == (64, 64, 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mnemonics_jax import data
-from mnemonics_jax.data import prepare_cifar100
+from mnemonics_jax.data import prepare
 
 
 def test_prepared_directory_is_read_by_tfds(prepared, expected):
@@ -28,15 +28,15 @@ def test_prepare_never_overwrites_and_leaves_nothing_half(
   target.mkdir(parents=True)
   (target / "precious").write_text("kept")
   with pytest.raises(data.DataError, match="exists and is left"):
-    prepare_cifar100.prepare(root, tmp_path, md5=md5)
+    prepare.prepare_cifar100(root, tmp_path, md5=md5)
   assert [p.name for p in target.iterdir()] == ["precious"]
 
   def interrupted(*_):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(prepare_cifar100, "_compare", interrupted)
+  monkeypatch.setattr(prepare, "_compare", interrupted)
   with pytest.raises(KeyboardInterrupt):
-    prepare_cifar100.prepare(root, tmp_path / "new", md5=md5)
+    prepare.prepare_cifar100(root, tmp_path / "new", md5=md5)
   assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -44,21 +44,21 @@ def test_prepare_detects_what_was_written_wrongly(
   tmp_path, official, monkeypatch
 ):
   root, md5 = official
-  write = prepare_cifar100._write_records
+  write = prepare._write_records
 
   def wrong(path, name, split, report):
     return write(path, name, split._replace(images=255 - split.images), report)
 
-  monkeypatch.setattr(prepare_cifar100, "_write_records", wrong)
+  monkeypatch.setattr(prepare, "_write_records", wrong)
   with pytest.raises(data.DataError, match="differs"):
-    prepare_cifar100.prepare(root, tmp_path, md5=md5)
+    prepare.prepare_cifar100(root, tmp_path, md5=md5)
   assert list(tmp_path.iterdir()) == []
 
 
 def test_progress_is_half_writing_and_half_reading_back(tmp_path, official):
   root, md5 = official
   heard = []
-  prepare_cifar100.prepare(root, tmp_path, md5=md5, report=heard.append)
+  prepare.prepare_cifar100(root, tmp_path, md5=md5, report=heard.append)
   assert [event.done for event in heard] == [*range(1, 301), 600]
   assert {event.total for event in heard} == {600}
 
@@ -68,4 +68,4 @@ def test_a_target_that_cannot_be_written_is_told(tmp_path, official):
   occupied = tmp_path / "file"
   occupied.touch()
   with pytest.raises(data.DataError, match=r"`data_dir=.*cannot write"):
-    prepare_cifar100.prepare(root, occupied / "below", md5=md5)
+    prepare.prepare_cifar100(root, occupied / "below", md5=md5)

@@ -7,9 +7,9 @@ import pytest
 from support import imagenet
 
 from mnemonics_jax import data
-from mnemonics_jax.data import imagenet_files, imagenet_sources
-from mnemonics_jax.data.imagenet_classes import WORLDS
-from mnemonics_jax.data.prepare_imagenet import prepare as prepare_imagenet
+from mnemonics_jax.data import imagenet_sources, shards
+from mnemonics_jax.data.imagenet import WORLDS
+from mnemonics_jax.data.prepare import prepare_imagenet
 from mnemonics_jax.data.shards import Shards
 
 WORLD = imagenet.WORLD
@@ -35,10 +35,10 @@ def load(directory, **options):
 
 def contents(directory):
   """For each split the image files, in the order in which they are learned."""
-  index = imagenet_files.read_index(directory)
-  shards = Shards(directory, index.files, 16)
+  index = shards.read_index(directory)
+  files = Shards(directory, index.files, 16)
   return {
-    split: [(index.wnids[r["label"]], shards.encoded(r)) for r in rows]
+    split: [(index.wnids[r["label"]], files.encoded(r)) for r in rows]
     for split, rows in index.rows.items()
   }
 
@@ -136,7 +136,7 @@ def test_an_interrupted_preparation_is_noticed_and_goes_on(
 
 def test_what_was_killed_at_once_is_noticed_and_removed(tmp_path, source):
   target = tmp_path / "imagenet"
-  with imagenet_files.locked(target):
+  with shards.locked(target):
     (target / "train-00000-of-00001.array_record.incomplete").touch()
     # Another process meanwhile.
     with pytest.raises(data.DataError, match="another process prepares"):

@@ -25,7 +25,7 @@ def test_an_interruption_is_no_mistake(monkeypatch, capsys):
   def interrupted(*_, **__):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(prepare.prepare_cifar100, "prepare", interrupted)
+  monkeypatch.setattr(prepare, "prepare_cifar100", interrupted)
   assert prepare.run("somewhere", None) == 130
   assert "the same command goes on" in capsys.readouterr().err
 

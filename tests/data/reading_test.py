@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.data_files import BLUE, RED, save_image
 
-from mnemonics_jax.data import DataError, Share, decode, read_images
+from mnemonics_jax.data import DataError, Share, read_images, reading
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def test_progress_counts_every_file(files):
 
 
 def test_a_process_decodes_its_share_only(files, monkeypatch):
-  seen, plain = [], decode.decode
+  seen, plain = [], reading.decode
   monkeypatch.setattr(
-    decode,
+    reading,
     "decode",
     lambda path, shape: seen.append(path) or plain(path, shape),
   )
@@ -59,7 +59,7 @@ def test_trouble_of_the_disk_is_not_a_bad_image(
   def fail(path, shape):
     raise OSError(code, "trouble", str(path))
 
-  monkeypatch.setattr(decode, "decode", fail)
+  monkeypatch.setattr(reading, "decode", fail)
   if fatal:
     with pytest.raises(DataError, match=r"cannot be read now \(trouble\)"):
       read_images(files, (4, 4, 3))

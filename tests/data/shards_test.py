@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from support import imagenet
 
-from mnemonics_jax.data import DataError, imagenet_files, photographs
+from mnemonics_jax.data import DataError, views
 from mnemonics_jax.data.images import Draws
-from mnemonics_jax.data.shards import Photographs, Shards
+from mnemonics_jax.data.shards import Photographs, Shards, read_index
 
 PHOTOS = imagenet.photos()["train"]
 NAMES = sorted(PHOTOS)
@@ -14,7 +14,7 @@ NAMES = sorted(PHOTOS)
 
 @pytest.fixture(scope="module")
 def index(prepared_imagenet):
-  return imagenet_files.read_index(prepared_imagenet / "imagenet")
+  return read_index(prepared_imagenet / "imagenet")
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def test_views_are_those_of_the_files(index, shards):
   files = [PHOTOS[NAMES[i]][1] for i in (7, 3, 7)]
   np.testing.assert_array_equal(
     shards.views(rows),
-    [photographs.evaluation_view(encoded, 16) for encoded in files],
+    [views.evaluation_view(encoded, 16) for encoded in files],
   )
   draws = Draws(5, 2, np.array([7, 3, 7]))
   np.testing.assert_array_equal(
     shards.views(rows, draws),
     [
-      photographs.training_view(encoded, 16, draws.generator(i))
+      views.training_view(encoded, 16, draws.generator(i))
       for i, encoded in enumerate(files)
     ],
   )

@@ -12,9 +12,9 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cache, tfds_records
+from mnemonics_jax.data import cache, cifar100
 from mnemonics_jax.data import share as share_lib
-from mnemonics_jax.data.decode import decode
+from mnemonics_jax.data.reading import decode
 
 
 def in_processes(count, work):
@@ -68,7 +68,7 @@ def test_each_process_decodes_its_share_and_has_all(
   decoded = []
   monkeypatch.setattr(share_lib, "_BLOCK_BYTES", block)
   monkeypatch.setattr(
-    "mnemonics_jax.data.decode.decode",
+    "mnemonics_jax.data.reading.decode",
     lambda path, shape: decoded.append(path) or decode(path, shape),
   )
   for dataset in in_processes(count, lambda share: load(root, share)):
@@ -89,7 +89,7 @@ def test_trouble_of_one_process_is_that_of_all(root, monkeypatch):
       raise OSError(errno.EIO, "Input/output error")
     return decode(path, shape)
 
-  monkeypatch.setattr("mnemonics_jax.data.decode.decode", fail)
+  monkeypatch.setattr("mnemonics_jax.data.reading.decode", fail)
   errors = in_processes(2, lambda share: load(root, share))
   assert all("6.png cannot be read now" in str(error) for error in errors)
   assert str(errors[0]) == str(errors[1])
@@ -156,20 +156,19 @@ def test_a_common_cache_is_written_once(root, monkeypatch):
 def test_records_are_decoded_by_shares(tmp_path, monkeypatch):
   path = tmp_path / "3.0.2"
   data_files.write_tfds(path, data_files.cifar_arrays())
-  alone, names = tfds_records.read(path)
+  alone = cifar100.read_tfds(path)
   opened, open_image = [], Image.open
   monkeypatch.setattr(
     Image, "open", lambda *a, **k: opened.append(1) or open_image(*a, **k)
   )
-  for arrays, found in in_processes(
-    2, lambda s: tfds_records.read(path, share=s)
-  ):
-    assert found == names
-    for name, array in alone.items():
-      np.testing.assert_array_equal(arrays[name], array)
-  assert len(opened) == sum(
-    len(alone[f"{x}_images"]) for x in ("train", "test")
-  )
+  for found in in_processes(2, lambda s: cifar100.read_tfds(path, share=s)):
+    assert found.class_names == alone.class_names
+    for split in ("train", "test"):
+      for array, expected in zip(
+        getattr(found, split), getattr(alone, split), strict=True
+      ):
+        np.testing.assert_array_equal(array, expected)
+  assert len(opened) == len(alone.train.images) + len(alone.test.images)
 
 
 def test_other_forms_of_cifar_are_told(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import tfds_records
+from mnemonics_jax.data import cifar100, records
 
 
 def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
@@ -20,10 +20,10 @@ def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
   (directory / "label.labels.txt").write_bytes(names)
   for path in source.glob("*.array_record-*"):
     reader = array_record_module.ArrayRecordReader(str(path))
-    # Two shards, and the records in reverse.
-    records = reader.read_all()[::-1]
+    # Two shards, and the written in reverse.
+    written = reader.read_all()[::-1]
     reader.close()
-    for i, part in enumerate((records[:60], records[60:])):
+    for i, part in enumerate((written[:60], written[60:])):
       name = path.name.replace("array_record", "tfrecord")
       name = name.replace("00000-of-00001", f"0000{i}-of-00002")
       (directory / name).write_bytes(b"".join(map(data_files.framed, part)))
@@ -37,17 +37,17 @@ def test_tfrecord_directory_is_read(tmp_path, prepared, expected):
 
 def test_no_bit_of_a_tfrecord_goes_unguarded(tmp_path):
   """Wherever it is: in a length, in a record, in a checksum."""
-  records = [b"a" * 20, b"b" * 5]
+  written = [b"a" * 20, b"b" * 5]
   path = tmp_path / "cifar100-test.tfrecord-00000-of-00001"
-  whole = b"".join(map(data_files.framed, records))
+  whole = b"".join(map(data_files.framed, written))
   path.write_bytes(whole)
-  assert list(tfds_records.records(path)) == records
+  assert list(records.read(path)) == written
   for at in range(len(whole)):
     changed = bytearray(whole)
     changed[at] ^= 1 << at % 8
     path.write_bytes(changed)
     with pytest.raises(ValueError, match=r"differ|truncated"):
-      list(tfds_records.records(path))
+      list(records.read(path))
 
 
 def test_extra_shards_are_called_extra(tmp_path):
@@ -55,7 +55,7 @@ def test_extra_shards_are_called_extra(tmp_path):
   first = tmp_path / "3.0.2" / "cifar100-train.tfrecord-00000-of-00002"
   shutil.copy(first, first.with_name("cifar100-train.tfrecord-00000-of-00005"))
   with pytest.raises(data.DataError, match=r"has 3 files .* be 2; .* extra"):
-    tfds_records.files(tmp_path / "3.0.2")
+    cifar100._tfds_files(tmp_path / "3.0.2")
 
 
 def test_other_tfds_formats_are_explained(tmp_path):
@@ -83,5 +83,5 @@ def test_newest_complete_version_is_taken(tmp_path):
   for name in ("3.0.2", "3.0.10", "3.0.9", "4.0.0.incompleteABC"):
     (tmp_path / "cifar100" / name).mkdir(parents=True)
     (tmp_path / "cifar100" / name / "cifar100-train.array_record-0").touch()
-  found = tfds_records.find(tmp_path)
+  found = records.find(tmp_path, "cifar100")
   assert found == tmp_path / "cifar100/3.0.10"

@@ -22,8 +22,8 @@ from support import (
 )
 
 from experiments.__main__ import EXPERIMENTS, WITH_ARGUMENTS
-from mnemonics_jax.data import imagenet_classes
-from mnemonics_jax.data.prepare_imagenet import prepare
+from mnemonics_jax.data.imagenet import imagenet_subset
+from mnemonics_jax.data.prepare import prepare_imagenet
 
 for _name in EXPERIMENTS:
   importlib.import_module(f"experiments.{_name}")
@@ -190,8 +190,8 @@ def place(tmp_path_factory):
   (root / "cut.tar.gz").write_bytes(b"\x1f\x8b\x08\0cut")
   data_files.write_folder(root / "images")
   photographs = imagenet.folder(root / "photographs")
-  subset = imagenet_classes.imagenet_subset()
-  prepare(subset, photographs, root / "prepared", reduced=True)
+  subset = imagenet_subset()
+  prepare_imagenet(subset, photographs, root / "prepared", reduced=True)
   (root / "interrupted/imagenet").mkdir(parents=True)
   (root / "interrupted/imagenet/shards.jsonl").touch()
   data_files.write_folder(root / "unreadable")

@@ -15,7 +15,7 @@ from PIL import Image
 import pytest
 from support import imagenet, interrupted, native_cache
 
-from mnemonics_jax.data import imagenet_classes
+from mnemonics_jax.data.imagenet import all_wnids
 from mnemonics_jax.runs import checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def photographs(home):
   if (given / "train").is_dir():
     return given
   rng = np.random.default_rng(0)
-  for wnid in imagenet_classes.all_wnids()[:4]:
+  for wnid in all_wnids()[:4]:
     for split, count in (("train", 40), ("val", 5)):
       place = home / "made" / split / wnid
       place.mkdir(parents=True)

@@ -19,7 +19,7 @@ import pytest
 from support import data_files, report_fixture
 
 from mnemonics_jax import data, report
-from mnemonics_jax.data import cifar100, cifar_pickle
+from mnemonics_jax.data import cifar100
 from mnemonics_jax.runs import checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ WATCH = Watch()  # Hooks stay for ever: one for all tests.
 def official_directory(path, attack):
   data_files.write_official(path / "cifar", data_files.cifar_arrays())
   (path / "cifar/train").write_bytes(pickle.dumps(attack, 2))
-  return lambda: cifar_pickle.read(
+  return lambda: cifar100.read_official(
     path / "cifar", md5=data_files.md5_sums(path / "cifar")
   )
 
@@ -77,7 +77,7 @@ def official_archive(path, attack):
   official_directory(path, attack)
   data_files.write_archive(path / "cifar.tar.gz", path / "cifar")
   md5 = data_files.md5_sums(path / "cifar")
-  return lambda: cifar_pickle.read(path / "cifar.tar.gz", md5=md5)
+  return lambda: cifar100.read_official(path / "cifar.tar.gz", md5=md5)
 
 
 def cached_arrays(path, attack):
@@ -150,7 +150,7 @@ def test_pickles_are_not_run(tmp_path, plant):
 )
 def test_the_unpickler_knows_three_names(attack):
   with pytest.raises(pickle.UnpicklingError):
-    cifar_pickle.unpickle(attack)
+    cifar100.unpickle(attack)
 
 
 def test_a_tfds_directory_does_not_choose_what_is_imported(
@@ -208,7 +208,7 @@ def test_no_source_uses_what_could_run_or_unpack_data():
   found = {str(p.relative_to(ROOT)): dangers(p.read_text()) for p in paths}
   assert {path: what for path, what in found.items() if what} == {
     # Has the unpickler of the test above.
-    "mnemonics_jax/data/cifar_pickle.py": {"pickle"},
+    "mnemonics_jax/data/cifar100.py": {"pickle"},
   }
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from tensorboardX.record_writer import masked_crc32c
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cifar100, cifar_pickle
+from mnemonics_jax.data import cifar100
 
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 
@@ -192,7 +192,7 @@ def run_python(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def load_cifar(
-  data_dir: Path, cache_dir: Path, md5: dict[str, str] = cifar_pickle.MD5
+  data_dir: Path, cache_dir: Path, md5: dict[str, str] = cifar100.MD5
 ) -> data.Dataset:
   """Reads a small CIFAR-100, whose classes have `PER_CLASS` images."""
   return cifar100.load(

@@ -9,8 +9,8 @@ import tarfile
 import numpy as np
 from PIL import Image
 
-from mnemonics_jax.data import imagenet_classes
-from mnemonics_jax.data.imagenet_classes import World
+from mnemonics_jax.data import imagenet
+from mnemonics_jax.data.imagenet import World
 
 # Two classes of ImageNet-Subset and one that is not among them.
 WNIDS = ("n01440764", "n01514668", "n01531178")
@@ -38,7 +38,7 @@ def photos() -> dict[str, dict[str, tuple[str, bytes]]]:
       name = f"{wnid}_{i}.JPEG"
       splits["train"][name] = wnid, _encoded(name, rng)
   for name in validation_names():
-    wnid = imagenet_classes.validation_wnid(name)
+    wnid = imagenet.validation_wnid(name)
     assert wnid in WNIDS
     splits["validation"][name] = wnid, _encoded(name, rng)
   return splits
@@ -47,7 +47,7 @@ def photos() -> dict[str, dict[str, tuple[str, bytes]]]:
 def validation_names() -> list[str]:
   """The first validation images of each class, as ImageNet calls them."""
   found = {wnid: [] for wnid in WNIDS}
-  for number, wnid in enumerate(imagenet_classes.validation_labels(), 1):
+  for number, wnid in enumerate(imagenet.validation_labels(), 1):
     if wnid in found and len(found[wnid]) < VALIDATION:
       found[wnid].append(f"ILSVRC2012_val_{number:08d}.JPEG")
   return sorted(name for names in found.values() for name in names)
@@ -144,7 +144,7 @@ def _example(name, labelled):
   example = tf_example_pb2.Example()  # pyright: ignore[reportAttributeAccessIssue]
   feature = example.features.feature
   feature["image"].bytes_list.value.append(encoded)
-  label = imagenet_classes.all_wnids().index(wnid)
+  label = imagenet.all_wnids().index(wnid)
   feature["label"].int64_list.value.append(label)
   feature["file_name"].bytes_list.value.append(name.encode())
   return example.SerializeToString()

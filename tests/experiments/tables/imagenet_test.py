@@ -9,8 +9,8 @@ from support import imagenet, tables
 
 from experiments.tables.filling import fill
 from mnemonics_jax import data
-from mnemonics_jax.data.imagenet_classes import WORLDS
-from mnemonics_jax.data.prepare_imagenet import prepare
+from mnemonics_jax.data.imagenet import WORLDS
+from mnemonics_jax.data.prepare import prepare_imagenet
 
 SIZES = dict(phases="5", preset="smoke", image_size="16", base_epochs="1")
 
@@ -28,7 +28,9 @@ def prepared(tmp_path_factory):
         pixels = color + rng.integers(-40, 41, (24, 30, 3))
         image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
         (place / f"{wnid}_{i}.JPEG").write_bytes(imagenet.encode(image))
-  prepare(WORLDS["imagenet"](), home / "photos", home / "data", reduced=True)
+  prepare_imagenet(
+    WORLDS["imagenet"](), home / "photos", home / "data", reduced=True
+  )
   return home / "data"
 
 
