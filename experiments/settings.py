@@ -196,7 +196,7 @@ def _bilevel(settings):
 
 def _schedule(settings, epochs, learning_rate):
   from mnemonics_jax.phase import Schedule
-  from mnemonics_jax.phase.schedule import milestones_at
+  from mnemonics_jax.phase.config import milestones_at
 
   return Schedule(
     epochs=epochs,

@@ -21,6 +21,8 @@ _MOVED: dict[str, str] = {
   "mnemonics_jax.nn.batch_norm.BatchNorm": "mnemonics_jax.nn.layers.BatchNorm",
   "mnemonics_jax.nn.jpeg.JpegLoss": "mnemonics_jax.nn.pixels.JpegLoss",
   "mnemonics_jax.nn.networks.Conv": "mnemonics_jax.nn.layers.Conv",
+  "mnemonics_jax.phase.schedule.Schedule": "mnemonics_jax.phase.config.Schedule",
+  "mnemonics_jax.phase.sizes.OpenShape": "mnemonics_jax.phase.config.OpenShape",
 }
 
 

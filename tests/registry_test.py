@@ -9,14 +9,14 @@ import pytest
 
 from mnemonics_jax import memory, methods, registry
 from mnemonics_jax.nn import augment, networks, transfer
-from mnemonics_jax.phase import schedule
+from mnemonics_jax.phase import config
 
 TABLES = {
   "METHODS": methods.METHODS,
   "NETWORKS": networks.NETWORKS,
   "AUGMENTATIONS": augment.AUGMENTATIONS,
   "CODECS": memory.CODECS,
-  "CURVES": {"steps", *schedule._CURVES},
+  "CURVES": {"steps", *config._CURVES},
 }
 
 

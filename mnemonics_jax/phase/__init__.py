@@ -8,24 +8,27 @@ A phase takes the state that the one before has left:
 """
 
 from mnemonics_jax.data.stream import PhaseData
-from mnemonics_jax.phase.block import Block
-from mnemonics_jax.phase.config import Config
-from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.epochs import epoch_steps, fit
-from mnemonics_jax.phase.feed import Feed, Streamed, make_feed
-from mnemonics_jax.phase.order import epoch_order
-from mnemonics_jax.phase.pool import Pool, make_pool
+from mnemonics_jax.phase.config import Config, OpenShape, Schedule, Sizes
+from mnemonics_jax.phase.context import Journal, Phase, Stage
+from mnemonics_jax.phase.draws import epoch_order
+from mnemonics_jax.phase.feed import (
+  Block,
+  Feed,
+  Pool,
+  Streamed,
+  make_feed,
+  make_pool,
+)
 from mnemonics_jax.phase.run import begin_run, run_phase
-from mnemonics_jax.phase.schedule import Schedule
 from mnemonics_jax.phase.sgd import (
   Task,
   TrainState,
+  epoch_steps,
+  fit,
   init_training,
   train_step,
   zero_metrics,
 )
-from mnemonics_jax.phase.sizes import OpenShape, Sizes
-from mnemonics_jax.phase.stage import Journal, Stage
 from mnemonics_jax.phase.train import train_model
 
 __all__ = [

@@ -1,8 +1,11 @@
-"""One phase before it runs: what all of its stages look at."""
+"""What every stage of a phase is given: its place, randomness, and whom to tell."""
 
+from collections.abc import Callable, Mapping
 import dataclasses
 import functools
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Int
 import numpy as np
@@ -10,12 +13,29 @@ import numpy as np
 from mnemonics_jax.data.images import Images
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.methods import Classes
-from mnemonics_jax.phase import holdout
-from mnemonics_jax.phase.as_kept import as_kept
-from mnemonics_jax.phase.config import Config
-from mnemonics_jax.phase.keys import Keys
-from mnemonics_jax.phase.sizes import OpenShape
-from mnemonics_jax.types import PhaseState
+from mnemonics_jax.phase import draws
+from mnemonics_jax.phase.config import Config, OpenShape
+from mnemonics_jax.phase.feed import as_kept
+from mnemonics_jax.progress import Report, StepReport, ignore
+from mnemonics_jax.types import PhaseState, PyTree
+
+_PURPOSES = (
+  "train", "holdout", "select", "exemplars", "adjust", "discard", "finetune",
+)  # fmt: skip
+
+
+class Keys:
+  """Independent randomness for each purpose within a phase."""
+
+  def __init__(self, root: jax.Array, phase: int):
+    self._key = jax.random.fold_in(root, phase)
+
+  def __call__(self, purpose: str) -> jax.Array:
+    return jax.random.fold_in(self._key, _PURPOSES.index(purpose))
+
+  def numpy(self, purpose: str) -> np.random.Generator:
+    """A NumPy generator for what is decided on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(self(purpose))))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +114,8 @@ class Phase:
 
   @functools.cached_property
   def held_out(self) -> Bool[np.ndarray, " n"]:
-    """Which of the new images are never trained on, see `holdout`."""
-    return holdout.of_new_images(
+    """Which of the new images are never trained on, see `draws`."""
+    return draws.held_new_images(
       self.keys.numpy("holdout"),
       self.data.labels,
       self.config.method.holdout,
@@ -116,3 +136,89 @@ class Phase:
   def keys(self) -> Keys:
     """Randomness for each purpose within this phase."""
     return Keys(self.state.key, self.state.phase)
+
+
+class Journal:
+  """What a phase remembers of its own progress; this one keeps nothing.
+
+  One that writes to a disk lets a phase continue where it was, and may end it by
+  raising an exception from `offer` or `once`.
+
+  >>> class Kept(dict, Journal):
+  ...   def once(self, entry, compute):
+  ...     return self[entry] if entry in self else self.setdefault(entry, compute())
+  >>> journal = Kept()
+  >>> journal.once("train", lambda: "Θ"), journal.once("train", lambda: "again")
+  ('Θ', 'Θ')
+  """
+
+  def once(self, entry: str, compute: Callable[[], PyTree]) -> PyTree:
+    """What `compute` returns for this entry, nested dicts of arrays."""
+    return compute()
+
+  def resume(self, entry: str, like: PyTree) -> PyTree | None:
+    """What was last offered for this entry, in the structure of `like`."""
+    return None
+
+  def started(self, entry: str) -> bool:
+    """Whether `resume` has something for this entry."""
+    return False
+
+  def offer(self, entry: str, state: PyTree) -> None:
+    """Takes note of `state`, from which the entry can continue."""
+
+
+class Stage(NamedTuple):
+  """A stage as its loops see it; by default nobody follows it.
+
+  >>> heard = []
+  >>> Stage(phase=2, name="adjust", report=heard.append).tell(epoch=0, epochs=5)
+  >>> heard[0].stage, heard[0].epoch, heard[0].epochs
+  ('adjust', 0, 5)
+
+  Attributes:
+    phase: index of the phase.
+    name: `train`, `exemplars`, `adjust`, `finetune` or `evaluate`.
+    report: hears of its progress.
+    journal: remembers it.
+    part: which part of the stage this is, if it has several.
+  """
+
+  phase: int = 0
+  name: str = "train"
+  report: Report = ignore
+  journal: Journal = Journal()
+  part: str = ""
+
+  @property
+  def entry(self) -> str:
+    """Its name in the journal."""
+    return f"{self.name}_{self.part}" if self.part else self.name
+
+  def tell(
+    self,
+    epoch: int,
+    epochs: int,
+    step: int = 1,
+    steps: int = 1,
+    metrics: Mapping[str, float] | None = None,
+  ) -> None:
+    """Reports where the stage is; see `StepReport`."""
+    place = self.phase, self.name, epoch, epochs, step, steps
+    self.report(StepReport(*place, metrics))
+
+  def begin(self) -> "Stage":
+    """Reports that the stage begins."""
+    self.tell(0, 1, 0, 1)
+    return self
+
+  def once(self, compute: Callable[[], PyTree]) -> PyTree:
+    return self.journal.once(self.entry, compute)
+
+  def resume(self, like: PyTree) -> PyTree:
+    """What was offered last, or `like` itself."""
+    found = self.journal.resume(self.entry, like)
+    return like if found is None else found
+
+  def offer(self, state: PyTree) -> None:
+    self.journal.offer(self.entry, state)

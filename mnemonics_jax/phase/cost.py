@@ -13,7 +13,11 @@ from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.imitation import DRIFT_EPOCHS
-from mnemonics_jax.phase.level import IMITATED_BATCH
+from mnemonics_jax.phase.level import (
+  IMITATED_BATCH,
+  exemplar_level,
+  imitated_level,
+)
 from mnemonics_jax.phase.run import begin_run
 
 # A teacher's forward pass adds a third to a step.
@@ -65,11 +69,12 @@ def phase_work(config: Config) -> list[float]:
 def _meta_work(config, exemplars, data, chunks, imitate=False):
   """Images that the exemplar level passes forward and backward."""
   exemplars, data = exemplars / chunks, data / chunks
-  level = config.level.config
+  level = exemplar_level(config).config
   if imitate:
-    level = config.imitating.config
+    level = imitated_level(config).config
     exemplars = 2 * IMITATED_BATCH
   meta_steps = level.steps_per_epoch or math.ceil(data / level.batch_size)
+  assert level.batch_size is not None  # `resolve` has filled it in.
   passes = exemplars
   if not level.on_features:
     # An inner step costs its gradient and the gradient through it.
@@ -129,7 +134,7 @@ def level_bytes(config: Config, share: int = 1) -> tuple[float, float]:
     Bytes whatever the number of classes: the validation batch and the weights;
     and bytes for each class: the unroll over its exemplars, and its images.
   """
-  level = config.level
+  level = exemplar_level(config)
   image = config.shape.image_shape
   shape: Any = jax.ShapeDtypeStruct
   rows = lambda count: bilevel.Exemplars(

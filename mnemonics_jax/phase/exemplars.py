@@ -9,11 +9,10 @@ import numpy as np
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images, concatenate, read
 from mnemonics_jax.memory import selection
-from mnemonics_jax.phase import choice, evaluate, holdout, meta_loop
-from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase import choice, draws, evaluate, level, meta_loop
+from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.evaluate import extract_features
 from mnemonics_jax.phase.meta_loop import Change, in_chunks
-from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
 
@@ -36,13 +35,13 @@ class Chosen(NamedTuple):
 def choose(phase: Phase, variables: Variables) -> Chosen:
   """Exemplars of the new classes, as many as the memory allows for each.
 
-  Those that are never trained on come first, as `holdout` wants them. Images are
+  Those that are never trained on come first, as `draws.held_share` wants them. Images are
   judged by what is left of them once they are kept.
   """
   config, data = phase.config, phase.data
   new = data.labels >= phase.classes_old  # The upper bound sees old data, too.
   images, labels = data.images[new], data.labels[new]
-  apart = functools.partial(holdout.share, fraction=config.method.holdout)
+  apart = functools.partial(draws.held_share, fraction=config.method.holdout)
   held = phase.held_out[new]
   allowance = phase.allowance - apart(phase.allowance)
   looked = _look(phase, variables, images, labels, held, allowance)
@@ -74,7 +73,7 @@ def choose(phase: Phase, variables: Variables) -> Chosen:
     )
     picks = picks[best]
   picks = fitting(picks)
-  inputs = looked.features if config.learned_on_features else images
+  inputs = looked.features if level.learned_on_features(config) else images
   return Chosen(read(images, picks), labels[picks], inputs, labels)
 
 
@@ -99,14 +98,14 @@ def _look(phase, variables, images, labels, held, allowance) -> _Look:
   config, rng = phase.config, phase.keys.numpy("select")
   selected = config.exemplars == "selected"
   groups = [(range(phase.classes_old, phase.classes_seen), slice(None))]
-  if not (selected or config.learned_on_features):
+  if not (selected or level.learned_on_features(config)):
     groups = list(_groups(labels, groups[0][0]))
   picks, sizes = [], np.zeros(len(labels), np.int64)
   features = kept = np.zeros((0, 0), np.float32)
   for classes, rows in groups:
     own = labels[rows]
     features = np.zeros((len(own), 0), np.float32)
-    if config.chosen == "herding" or config.learned_on_features:
+    if config.chosen == "herding" or level.learned_on_features(config):
       features = extract_features(
         config.model, config.method, variables, images[rows]
       )
@@ -208,7 +207,7 @@ def _validation(phase, variables, chosen):
   if config.validate_on == "new":
     return chosen.inputs, chosen.input_labels
   old, old_labels = memory_lib.flat(phase.state.memory)
-  if config.learned_on_features:
+  if level.learned_on_features(config):
     old = extract_features(config.model, config.method, variables, old)
   return (
     concatenate([chosen.inputs, old]),

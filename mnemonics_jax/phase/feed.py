@@ -11,19 +11,137 @@ import math
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
-from jaxtyping import Array, Int
+import jax.numpy as jnp
+from jaxtyping import Array, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import bilevel
 from mnemonics_jax.data import images as images_lib
-from mnemonics_jax.data.images import Images
+from mnemonics_jax.data.images import Draws, Images, Pixels, Rows, Store, Stored
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.memory import Codec, round_trip
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.parallel.prefetch import read_ahead
-from mnemonics_jax.phase.block import Block, block_steps
-from mnemonics_jax.phase.order import epoch_order
-from mnemonics_jax.phase.pool import make_pool
-from mnemonics_jax.phase.schedule import Schedule
+from mnemonics_jax.phase.config import Schedule
+from mnemonics_jax.phase.draws import epoch_order
+
+BYTES = 2**26
+
+
+class Block(NamedTuple):
+  """The batches of consecutive steps of an epoch.
+
+  Wherever images come from, these have the same shape: the same program trains
+  on them, and gives the same bits.
+
+  >>> import jax.numpy as jnp
+  >>> images = jnp.zeros((2, 4, 8, 8, 3), jnp.uint8)  # Two steps of four images.
+  >>> block = Block(images, jnp.zeros((2, 4), jnp.int32), first=jnp.int32(6))
+  >>> block.images[7 - block.first].shape  # Those of step 7.
+  (4, 8, 8, 3)
+
+  Attributes:
+    images: uint8 pixels; several devices have a share of every batch each.
+    labels: class of each image.
+    first: number of the first of these steps.
+  """
+
+  images: UInt8[Array, "steps batch h w c"]
+  labels: Int[Array, "steps batch"]
+  first: Int[Array, ""]
+
+
+def block_steps(
+  schedule: Schedule, capacity: int, image_shape: tuple[int, ...]
+) -> int:
+  """How many steps a block has: as many as fit, at most those of an epoch.
+
+  >>> block_steps(Schedule(batch_size=128), 50_000, (32, 32, 3))
+  170
+  >>> block_steps(Schedule(batch_size=128), 1_300_000, (224, 224, 3))
+  3
+
+  Args:
+    schedule: batch size.
+    capacity: images that an epoch may have in some phase.
+    image_shape: height, width and channels.
+  """
+  step_bytes = schedule.batch_size * math.prod(image_shape)
+  return max(1, min(BYTES // step_bytes, schedule.steps(capacity)))
+
+
+class Pool(NamedTuple):
+  """Training images on the device, padded to a capacity; a `Feed`.
+
+  >>> pool = make_pool(np.ones((3, 8, 8, 3), np.uint8), np.arange(3), capacity=5)
+  >>> pool.labels.tolist(), int(pool.count)  # Two rows of padding.
+  ([0, 1, 2, 0, 0], 3)
+
+  Attributes:
+    images: uint8 pixels; devices may ask for more rows than the capacity.
+    labels: class of each image.
+    count: how many of the rows are real.
+    quota: draws of each class in an epoch, None for every image once.
+  """
+
+  images: UInt8[Array, "rows h w c"]
+  labels: Int[Array, " capacity"]
+  count: Int[Array, ""]
+  quota: Int[Array, " classes"] | None = None
+
+  @property
+  def draws(self) -> int:
+    """Images that an epoch draws."""
+    return int(self.count)
+
+  def blocks(
+    self, key: Array, schedule: Schedule, epoch: int = 0, step: int = 0
+  ) -> Generator[tuple[Block, int], None, None]:
+    """Copies of the images, in the order of the steps; see `Feed.blocks`."""
+    steps = block_steps(schedule, len(self.labels), self.images.shape[1:])
+    total = schedule.steps(self.draws)
+    for number in range(epoch, schedule.epochs):
+      key_now = jax.random.fold_in(key, number)
+      order = epoch_order(key_now, self.labels, self.count, self.quota)
+      for first in range(step, total, steps):
+        block = _copy(self, order, first, steps=steps, size=schedule.batch_size)
+        yield block, min(first + steps, total)
+      step = 0
+
+
+@functools.partial(jax.jit, static_argnames=("steps", "size"))
+def _copy(pool, order, first, *, steps, size):
+  """The block of so many steps, from the step `first` on."""
+  # The last batch wraps around: every batch is full and every image is seen.
+  at = first * size + jnp.arange(steps * size)
+  rows = order[at % pool.count].reshape(steps, size)
+  images = mesh.take_batches(pool.images, rows)
+  return Block(images, mesh.replicate(pool.labels[rows]), jnp.int32(first))
+
+
+def make_pool(
+  images: Images,
+  labels: Int[np.ndarray, " n"],
+  capacity: int,
+  quota: Int[np.ndarray, " classes"] | None = None,
+) -> Pool:
+  """Moves images to the device once, padded to `capacity`.
+
+  Several devices have a share of the images each.
+
+  >>> images, labels = np.ones((3, 8, 8, 3), np.uint8), np.arange(3)
+  >>> make_pool(images, labels, capacity=5).images.shape
+  (5, 8, 8, 3)
+  """
+  if not 0 < len(images) <= capacity:
+    raise ValueError(f"{len(images)} images for a pool of {capacity}")
+  return Pool(
+    mesh.put_sharded(images, mesh.round_up(capacity)),
+    mesh.put_replicated(np.pad(np.int32(labels), (0, capacity - len(labels)))),
+    jnp.int32(len(images)),
+    None if quota is None else mesh.put_replicated(quota),
+  )
+
 
 # Part of a device that a pool may take: activations need the rest.
 _POOL_SHARE = 1 / 4
@@ -204,3 +322,45 @@ def check_stream(stream: str, varies: bool) -> None:
       "`stream=never` would show the same part of each image in every epoch",
       "use `stream=auto`",
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Coded:
+  """A store whose images were coded and decoded; a `Store`."""
+
+  store: Store
+  codec: Codec
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    return self.store.image_shape
+
+  @property
+  def varies(self) -> bool:
+    return self.store.varies
+
+  def checksum(self, rows: Rows, start: int = 0) -> int:
+    return self.store.checksum(rows, start)
+
+  def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
+    return round_trip(self.codec, self.store.read(rows, draws))
+
+
+def as_kept(codec: Codec, images: Images) -> Images:
+  """What is left of images when they are kept; stored ones are coded when read.
+
+  >>> import numpy as np
+  >>> from mnemonics_jax.memory import Jpeg
+  >>> noise = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), np.uint8)
+  >>> bool((as_kept(Jpeg(75), noise) == noise).all())
+  False
+
+  Args:
+    codec: how they would be kept.
+    images: in memory or in a store.
+  """
+  if codec.exact:
+    return images
+  if isinstance(images, Stored):
+    return Stored(_Coded(images.store, codec), images.rows)
+  return round_trip(codec, images)

@@ -4,6 +4,7 @@ They are frozen dataclasses: equal descriptions find the same compiled program.
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -16,10 +17,11 @@ from mnemonics_jax.bilevel.data import take
 from mnemonics_jax.memory import Codec, Jpeg, Raw
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.nn import transfer
-from mnemonics_jax.nn.augment import Augmentation
+from mnemonics_jax.nn.augment import Augmentation, NoAugmentation
 from mnemonics_jax.nn.heads import CosineHead
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.pixels import JpegLoss
+from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.sgd import forward
 from mnemonics_jax.types import PyTree, Variables
 
@@ -158,3 +160,25 @@ class Level(NamedTuple):
       return variables
     identity = transfer.init(variables["params"]["backbone"], "in_out")
     return transfer.apply(variables, identity)
+
+
+@functools.cache
+def exemplar_level(config: Config) -> Level:
+  """Model and recipe of the exemplar level."""
+  augment = config.augment if config.augment_exemplars else NoAugmentation()
+  return Level.of(
+    config.bilevel, config.model, config.method, augment, config.codec
+  )
+
+
+def imitated_level(config: Config) -> Level:
+  """The exemplar level whose base level is the training of the next phase."""
+  rate = config.train.learning_rate
+  return exemplar_level(config).imitating(config.model, config.method, rate)
+
+
+def learned_on_features(config: Config) -> bool:
+  """Whether new exemplars are learned from features of the new images."""
+  on_features = exemplar_level(config).config.on_features and not config.imitate
+  # Each of several models has features of its own.
+  return config.learned and on_features and not config.drift

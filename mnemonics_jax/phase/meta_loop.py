@@ -19,8 +19,12 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase import imitation
-from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.stage import Stage
+from mnemonics_jax.phase.context import Phase, Stage
+from mnemonics_jax.phase.level import (
+  exemplar_level,
+  imitated_level,
+  learned_on_features,
+)
 from mnemonics_jax.types import Variables
 
 # Validation images of a meta step for models whose features change with it.
@@ -62,14 +66,14 @@ class Change(NamedTuple):
 
 def learn(phase, key, images, labels, variables, valid, *, rows, **options):
   """One call of the meta loop; the arguments are those of `in_chunks`."""
-  level, settings = phase.config.level, phase.config
+  level, settings = exemplar_level(phase.config), phase.config
   start, active, more = level.start(variables), phase.classes.seen, {}
   if settings.imitate:
     follow = imitation.imitated(
       phase, variables, images, labels, level.config.inner_steps
     )
     if follow is not None:
-      level = settings.imitating
+      level = imitated_level(settings)
       start, active, more["inner_data"] = follow
   valid_rows = options.pop("valid_rows")
   config = level.config
@@ -79,7 +83,9 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
     )
   rows, valid_rows = mesh.round_up(rows), mesh.round_up(valid_rows)
   inputs, input_labels = valid
-  kind = bilevel.Features if settings.learned_on_features else bilevel.Exemplars
+  kind = (
+    bilevel.Features if learned_on_features(settings) else bilevel.Exemplars
+  )
   data = kind(
     mesh.put_sharded(inputs, valid_rows),
     _pad(input_labels, valid_rows),
@@ -125,7 +131,7 @@ def learn(phase, key, images, labels, variables, valid, *, rows, **options):
 
 def adjust(phase, key, images, labels, variables, *, rows, **options):
   """The meta loop over all parts; the arguments are those of `in_chunks`."""
-  level, parts = phase.config.level, phase.config.adjust_parts
+  level, parts = exemplar_level(phase.config), phase.config.adjust_parts
   config, epochs = level.config, parts * level.config.epochs
   rows = mesh.round_up(rows, parts=parts)
   exemplars = _padded_exemplars(images, labels, rows)

@@ -8,12 +8,11 @@ import jax
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import exemplars, holdout
+from mnemonics_jax.phase import draws, exemplars
 from mnemonics_jax.phase.config import Config
-from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase.context import Journal, Phase, Stage
 from mnemonics_jax.phase.evaluate import evaluate_phase
 from mnemonics_jax.phase.meta_loop import Change
-from mnemonics_jax.phase.stage import Journal, Stage
 from mnemonics_jax.phase.train import finetune, train_model
 from mnemonics_jax.progress import Report, ignore
 from mnemonics_jax.types import PhaseResult, PhaseState, Variables
@@ -99,7 +98,7 @@ def run_phase(
   # The first that were picked are the best; others are dropped at random.
   ordered = config.exemplars in ("herding", "selected")
   rng = None if ordered else phase.keys.numpy("discard")
-  apart = functools.partial(holdout.share, fraction=config.method.holdout)
+  apart = functools.partial(draws.held_share, fraction=config.method.holdout)
   memory = memory_lib.discard(
     rng, memory, phase.most(memory.counts), apart, phase.bytes_allowance
   )

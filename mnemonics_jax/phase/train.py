@@ -9,11 +9,10 @@ from mnemonics_jax.data import images
 from mnemonics_jax.memory import Memory
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import NoAugmentation
-from mnemonics_jax.phase import epochs, evaluate, holdout, rehearsal, sgd
-from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.phase import draws, evaluate, sgd
+from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.evaluate import extract, extract_features
 from mnemonics_jax.phase.feed import make_feed
-from mnemonics_jax.phase.stage import Stage
 from mnemonics_jax.types import Variables
 
 
@@ -44,7 +43,7 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
   trained_on, labels = _trained_on(phase)
   quota = None
   if phase.incremental:
-    quota = rehearsal.quotas(
+    quota = draws.quotas(
       config.rehearsal, labels, phase.classes_old, model.classes
     )
   feed = make_feed(trained_on, labels, config.sizes.pool, config.stream, quota)
@@ -60,7 +59,7 @@ def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
     scope=scope,
     augment=augment,
   )
-  variables = epochs.fit(phase.keys("train"), variables, feed, task, stage)
+  variables = sgd.fit(phase.keys("train"), variables, feed, task, stage)
   variables = transfer.fold(variables)
   if phase.incremental and method.holdout:
     held_out, labels = _held_out(phase)
@@ -95,10 +94,10 @@ def _held_out(phase):
   new_labels, held = phase.data.labels, phase.held_out
   exemplars, labels = memory_lib.flat(phase.state.memory)
   fraction, allowance = phase.config.method.holdout, phase.allowance
-  old = holdout.of_memory(labels, fraction, allowance)
+  old = draws.held_in_memory(labels, fraction, allowance)
   if phase.bytes_allowance is not None:
     # How many of a new class will fit is not known yet: as many as of others.
-    held = holdout.first(new_labels, held, old.sum() / phase.classes_old)
+    held = draws.first_held(new_labels, held, old.sum() / phase.classes_old)
   return _together(
     (exemplars[old], labels[old]), (phase.new_images[held], new_labels[held])
   )
@@ -107,7 +106,7 @@ def _held_out(phase):
 def _trainable(phase, memory):
   """The exemplars that the method may train on."""
   exemplars, labels = memory_lib.flat(memory)
-  kept = ~holdout.of_memory(labels, phase.config.method.holdout)
+  kept = ~draws.held_in_memory(labels, phase.config.method.holdout)
   if kept.all():  # No copy: they may be on a disk.
     return exemplars, labels
   return exemplars[kept], labels[kept]
@@ -149,6 +148,6 @@ def finetune(
     augment=config.augment,
   )
   kept, labels = _trainable(phase, memory)
-  quota = rehearsal.equal(labels, config.model.classes)
+  quota = draws.equal_quotas(labels, config.model.classes)
   feed = make_feed(kept, labels, config.sizes.pool, config.stream, quota)
-  return epochs.fit(phase.keys("finetune"), variables, feed, task, stage)
+  return sgd.fit(phase.keys("finetune"), variables, feed, task, stage)

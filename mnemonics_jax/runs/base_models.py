@@ -19,8 +19,7 @@ from mnemonics_jax.data.images import checksum
 from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.identity import identity
 from mnemonics_jax.parallel import processes
-from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.stage import Stage
+from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.train import train_model
 from mnemonics_jax.progress import Note
 from mnemonics_jax.runs import checkpoint, convolutions

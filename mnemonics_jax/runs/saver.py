@@ -20,7 +20,7 @@ import numpy as np
 
 from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.parallel import mesh, processes
-from mnemonics_jax.phase.stage import Journal
+from mnemonics_jax.phase.context import Journal
 from mnemonics_jax.progress import Note, Report
 from mnemonics_jax.runs import (
   checkpoint,

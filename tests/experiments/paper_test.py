@@ -188,7 +188,7 @@ def test_imagenet_has_cells_of_its_own():
     less_forget=10.0, image_size=224,
   )  # fmt: skip
   assert schedule.items() <= dataclasses.asdict(SUBSET).items()
-  from mnemonics_jax.phase.schedule import milestones_at
+  from mnemonics_jax.phase.config import milestones_at
 
   assert milestones_at(SUBSET.milestones, SUBSET.epochs) == (30, 60)
 

@@ -1,28 +1,40 @@
 """Lines of a phase that are made wrong, see `breaks`."""
 
 PHASE = {
-  "phase/schedule.py": (
+  "phase/config.py": (
     ("phase/schedule_test.py",),
     [
       ("epoch >= milestone", "epoch > milestone"),
       ("math.ceil(images / self.batch_size)", "images // self.batch_size"),
       ("last + 1)", "last)"),
+      ("min(start + coming - stop, stop)", "start", ("phase/sizes_test.py",)),
+      ("(new if imitates else 0)", "0", ("phase/sizes_test.py",)),
     ],
   ),
-  "phase/scope.py": (
-    ("phase/scope_test.py", "phase/sgd_test.py"),
+  "phase/sgd.py": (
+    ("phase/epochs_test.py",),
     [
-      ('x - 1 if path[-1].key == "scale" else x', "x"),
-      ("leaf, 0)", "leaf, leaf)"),
-      ('if name != "kernel"', "if True"),
+      ('x - 1 if path[-1].key == "scale" else x', "x", ("phase/scope_test.py", "phase/sgd_test.py")),
+      ("leaf, 0)", "leaf, leaf)", ("phase/scope_test.py", "phase/sgd_test.py")),
+      ('if name != "kernel"', "if True", ("phase/scope_test.py", "phase/sgd_test.py")),
+      ("optax.trace(schedule.momentum)", "optax.trace(0.0)", ("phase/sgd_test.py",)),
+      ("schedule.weight_decay)", "0.0)", ("phase/sgd_test.py",)),
+      ("updates = hold_rows(updates, task.rows)", "pass", ("phase/sgd_test.py",)),
+      ("teacher = forward(model, method, task.teacher, images)[0]", "teacher = model.apply(task.teacher, images)[0]", ("phase/sgd_methods_test.py",)),
+      ('train=task.scope != "head"', "train=True"),
+      ("at = i - block.first", "at = i"),
+      ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
+      ("task.augment(jax.random.fold_in(key, i), images)", "task.augment(key, images)"),
+      ("np.array(schedule.rate(now.epoch)", "np.array(schedule.rate(0)"),
     ],
   ),
-  "phase/holdout.py": (
+  "phase/draws.py": (
     ("phase/holdout_test.py",),
     [
       ("max(1, round(fraction * count))", "round(fraction * count)"),
-      ("held[rows[: share(", "held[rows[1 : 1 + share("),
+      ("held[rows[: held_share(count, fraction)]]", "held[rows[1 : 1 + held_share(count, fraction)]]"),
       ("min(len(rows), allowance or len(rows))", "len(rows)"),
+      ("jax.random.uniform(class_key, labels.shape)", "jnp.arange(len(labels))", ("phase/order_test.py",)),
     ],
   ),
   "phase/evaluate.py": (
@@ -32,11 +44,7 @@ PHASE = {
       ("np.add.at(sums, labels, normalize(features))", "np.add.at(sums, labels, features)"),
       ("normalize(features) @ normalize(means).T", "normalize(features) @ normalize(means)[::-1].T"),
       ("labels * seen + predictions", "predictions * seen + labels"),
-      (
-        'before if config.finetune == "head" else None',
-        "before",
-        ("phase/evaluate_test.py", "phase/run_test.py"),
-      ),
+      ('before if config.finetune == "head" else None', "before", ("phase/evaluate_test.py", "phase/run_test.py")),
     ],
   ),
   "phase/exemplars.py": (
@@ -45,73 +53,39 @@ PHASE = {
       ("data.labels >= phase.classes_old", "data.labels >= 0"),
       ("[chosen.inputs, old]", "[old, chosen.inputs]"),
       ('if config.validate_on == "new":', "if False:"),
-      (
-        "rows in (rows[: phase.allowance] for rows in by_class)",
-        "rows in by_class",
-        ("phase/choice_test.py",),
-      ),
+      ("rows in (rows[: phase.allowance] for rows in by_class)", "rows in by_class", ("phase/choice_test.py",)),
     ],
   ),
   "phase/meta_loop.py": (
     ("phase/meta_loop_test.py",),
-    [("config.level, phase.config.adjust_parts", "config.level, 2")],
-  ),
-  "phase/order.py": (
-    ("phase/order_test.py",),
-    [("jax.random.uniform(class_key, labels.shape)", "jnp.arange(len(labels))")],
+    [
+      ("exemplar_level(phase.config), phase.config.adjust_parts", "exemplar_level(phase.config), 2"),
+    ],
   ),
   "phase/context.py": (
     ("phase/context_test.py", "phase/run_test.py"),
     [
       ("allowance(self.classes_seen)", "allowance(max(self.classes_old, 1))"),
       ("seen & ~old", "seen"),
-      (
-        "self.config.code_new and self.incremental",
-        "self.config.code_new",
-        ("phase/as_kept_test.py",),
-      ),
-    ],
-  ),
-  "phase/sgd.py": (
-    ("phase/sgd_test.py",),
-    [
-      ("optax.trace(schedule.momentum)", "optax.trace(0.0)"),
-      ("schedule.weight_decay)", "0.0)"),
-      ("updates = hold_rows(updates, task.rows)", "pass"),
-      (
-        "teacher = forward(model, method, task.teacher, images)[0]",
-        "teacher = model.apply(task.teacher, images)[0]",
-        ("phase/sgd_methods_test.py",),
-      ),
-      ('train=task.scope != "head"', "train=True", ("phase/epochs_test.py",)),
-    ],
-  ),
-  "phase/epochs.py": (
-    ("phase/epochs_test.py",),
-    [
-      ("at = i - block.first", "at = i"),
-      ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
-      ("task.augment(jax.random.fold_in(key, i), images)", "task.augment(key, images)"),
-      ("np.array(schedule.rate(now.epoch)", "np.array(schedule.rate(0)"),
-    ],
-  ),
-  "phase/pool.py": (
-    ("phase/feed_test.py", "phase/epochs_test.py"),
-    [
-      ("order[at % pool.count]", "order[at % (pool.count - 1)]"),
-      ("range(step, total, steps)", "range(0, total, steps)"),
-      ("      step = 0", "      pass"),
+      ("self.config.code_new and self.incremental", "self.config.code_new", ("phase/as_kept_test.py",)),
+      ("jax.random.fold_in(root, phase)", "root", ("phase/keys_test.py",)),
     ],
   ),
   "phase/feed.py": (
     ("phase/feed_test.py",),
     [
+      ("order[at % pool.count]", "order[at % (pool.count - 1)]", ("phase/feed_test.py", "phase/epochs_test.py")),
+      ("range(step, total, steps):\n        block", "range(0, total, steps):\n        block", ("phase/feed_test.py", "phase/epochs_test.py")),
+      ("total)\n      step = 0", "total)\n      pass", ("phase/feed_test.py", "phase/epochs_test.py")),
       ("first * size, stop * size) % self.draws", "first * size, stop * size) % self.capacity"),
-      ("      step = 0", "      pass"),
+      ("rows)\n      step = 0", "rows)\n      pass"),
       ("self.draws, seed, part.epoch", "self.draws, seed, 0"),
       ("np.full((steps, size), -1)", "np.zeros((steps, size), int)"),
       ("/ mesh.device_count()", "* 2"),
       ('return stream == "always"', "return True"),
+      ("round_trip(self.codec, self.store.read(rows, draws))", "self.store.read(rows, draws)", ("phase/as_kept_test.py",)),
+      ("return self.store.varies", "return False", ("phase/as_kept_test.py",)),
+      ("  return round_trip(codec, images)", "  return images", ("phase/as_kept_test.py",)),
     ],
   ),
   "parallel/prefetch.py": (
@@ -135,24 +109,12 @@ PHASE = {
       ("config.train if phase.classes_old else config.base", "config.base"),
       ("    schedule=config.balance,", "    schedule=config.train,"),
       ("method.trainable_rows(classes) if phase.incremental else classes.seen", "classes.seen"),
-      (
-        "kept, labels = _trainable(phase, memory)",
-        "kept, labels = (a[_trainable(phase, memory)[1] >= phase.classes_old]"
-        " for a in _trainable(phase, memory))",
-      ),
-      ("quota = rehearsal.equal(labels, config.model.classes)", "quota = None"),
+      ("kept, labels = _trainable(phase, memory)", "kept, labels = (a[_trainable(phase, memory)[1] >= phase.classes_old] for a in _trainable(phase, memory))"),
+      ("quota = draws.equal_quotas(labels, config.model.classes)", "quota = None"),
       ("variables = transfer.fold(variables)", "pass"),
       ("    teacher = phase.state.variables", "    teacher = None"),
       ("config.method.begin_finetune(variables, phase.classes)", "None, phase.classes"),
-      ("kept = ~holdout.of_memory(labels, phase.config.method.holdout)", "kept = np.ones(len(labels), bool)"),
-    ],
-  ),
-  "phase/as_kept.py": (
-    ("phase/as_kept_test.py",),
-    [
-      ("round_trip(self.codec, self.store.read(rows, draws))", "self.store.read(rows, draws)"),
-      ("return self.store.varies", "return False"),
-      ("  return round_trip(codec, images)", "  return images"),
+      ("kept = ~draws.held_in_memory(labels, phase.config.method.holdout)", "kept = np.ones(len(labels), bool)"),
     ],
   ),
   "phase/run.py": (
@@ -166,24 +128,13 @@ PHASE = {
       ("variables, memory, state.key, state.phase + 1", "variables, state.memory, state.key, state.phase + 1"),
     ],
   ),
-  "phase/keys.py": (
-    ("phase/keys_test.py",),
-    [("jax.random.fold_in(root, phase)", "root")],
-  ),
   "phase/level.py": (
-    ("phase/level_test.py",),
+    ("phase/imitation_test.py",),
     [
-      ("_SIGMA = 10.0", "_SIGMA = 1.0"),
-      ('_held(variables["params"], known["rows"])', 'variables["params"]', ("phase/imitation_test.py",)),
-      ('batch_norm="batch"', 'batch_norm="frozen"', ("phase/imitation_test.py",)),
-      ("inner_lr=rate", "inner_lr=None", ("phase/imitation_test.py",)),
-    ],
-  ),
-  "phase/sizes.py": (
-    ("phase/sizes_test.py",),
-    [
-      ("min(start + coming - stop, stop)", "start"),
-      ("(new if imitates else 0)", "0"),
+      ("_SIGMA = 10.0", "_SIGMA = 1.0", ("phase/level_test.py",)),
+      ('_held(variables["params"], known["rows"])', 'variables["params"]'),
+      ('batch_norm="batch"', 'batch_norm="frozen"'),
+      ("inner_lr=rate", "inner_lr=None"),
     ],
   ),
 }  # fmt: skip

@@ -24,13 +24,11 @@ from mnemonics_jax.phase import (
   Schedule,
   Stage,
   Streamed,
-  epochs,
   meta_loop,
   sgd,
 )
-from mnemonics_jax.phase.block import block_steps
 from mnemonics_jax.phase.evaluate import extract
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase.feed import block_steps, make_pool
 
 # 12 images a class, 3 of which are kept: numbers that eight does not divide.
 SCHEDULE = Schedule(4, 0.01, (2, 3), batch_size=64)
@@ -100,9 +98,9 @@ def test_training_gives_the_losses_of_one_device(many):
     told = []
     variables, task, pool = _training()
     stage = Stage(report=told.append)
-    fitted = epochs.fit(jax.random.key(1), variables, pool, task, stage)
+    fitted = sgd.fit(jax.random.key(1), variables, pool, task, stage)
     histories.append([step.metrics for step in told if step.metrics])
-    again = epochs.fit(jax.random.key(1), variables, _streamed(), task)
+    again = sgd.fit(jax.random.key(1), variables, _streamed(), task)
     jax.tree.map(np.testing.assert_array_equal, fitted, again)
     return fitted
 
@@ -154,7 +152,7 @@ def test_a_training_step_only_sums_over_devices(unchecked):
     key = jax.random.key(1)
     block, _ = next(pool.blocks(key, task.schedule))
     span = dict(start=jnp.int32(0), stop=jnp.int32(1))
-    program = epochs.epoch_steps.lower(
+    program = sgd.epoch_steps.lower(
       state, sums, block, key, task=task, **span
     ).compile()
     with jax.transfer_guard("disallow"):

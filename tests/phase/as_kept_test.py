@@ -6,8 +6,8 @@ from support import tiny
 
 from mnemonics_jax import memory, methods, phase
 from mnemonics_jax.data import images as images_lib
-from mnemonics_jax.phase import epochs, evaluate, train
-from mnemonics_jax.phase.as_kept import as_kept
+from mnemonics_jax.phase import evaluate, sgd, train
+from mnemonics_jax.phase.feed import as_kept
 
 JPEG = memory.Jpeg(50)
 IMAGES = tiny.dataset().train_images
@@ -58,7 +58,7 @@ def test_new_images_are_trained_on_as_they_would_be_kept(monkeypatch, code_new):
   sharp, kept = second.data.images, memory.round_trip(JPEG, second.data.images)
   expected = kept if code_new else sharp
   pools, imprinted = [], []
-  fit, features = epochs.fit, evaluate.extract_features
+  fit, features = sgd.fit, evaluate.extract_features
 
   def watch_fit(key, variables, pool, *rest):
     pools.append(pool)
@@ -68,7 +68,7 @@ def test_new_images_are_trained_on_as_they_would_be_kept(monkeypatch, code_new):
     imprinted.append(images)
     return features(model, method, variables, images)
 
-  monkeypatch.setattr(epochs, "fit", watch_fit)
+  monkeypatch.setattr(sgd, "fit", watch_fit)
   monkeypatch.setattr(train, "extract_features", watch_features)
   train.train_model(second)
   (pool,) = pools

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemonics_jax.phase import Schedule, block
+from mnemonics_jax.phase import Schedule, feed
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from mnemonics_jax.phase import Schedule, block
 def test_as_many_as_fit_and_as_an_epoch_has(
   monkeypatch, batch, capacity, side, steps
 ):
-  monkeypatch.setattr(block, "BYTES", 2000)
+  monkeypatch.setattr(feed, "BYTES", 2000)
   schedule = Schedule(batch_size=batch)
-  found = block.block_steps(schedule, capacity, (side, side, 3))
+  found = feed.block_steps(schedule, capacity, (side, side, 3))
   assert found == steps

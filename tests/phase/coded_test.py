@@ -10,6 +10,7 @@ from mnemonics_jax import UserError, memory, methods, phase
 from mnemonics_jax.memory import selection
 from mnemonics_jax.phase import exemplars, train
 from mnemonics_jax.phase.evaluate import extract
+from mnemonics_jax.phase.level import exemplar_level
 
 JPEG = memory.Jpeg(50)
 
@@ -127,7 +128,7 @@ def test_learned_exemplars_go_through_the_codec():
     policy=policy, codec=fine, exemplars="mnemonics", adjust=True,
     bilevel=recipe,
   )  # fmt: skip
-  assert config.level.config.stored_fn.quality == 95
+  assert exemplar_level(config).config.stored_fn.quality == 95
   states, results = _run(config, stream, **UNTRAINED)
   for state, result in zip(states[1:], results, strict=True):
     told = result.diagnostics["exemplars"]

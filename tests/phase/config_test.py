@@ -8,6 +8,7 @@ from support import tiny
 from mnemonics_jax import UserError, memory, methods, networks, phase
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.phase import Sizes
+from mnemonics_jax.phase.level import learned_on_features
 
 NETWORK = networks.resnet8(width=4, image_shape=(8, 8, 3))
 # Six classes of different sizes, three of them in phase 0.
@@ -149,7 +150,7 @@ def test_how_exemplars_come_about():
     memory.PerClass(3), exemplars="mnemonics", init_exemplars="random"
   )
   assert learned.learned and learned.chosen == "random"
-  assert learned.learned_on_features
+  assert learned_on_features(learned)
 
 
 def test_a_memory_in_bytes_is_not_advised_in_images():

@@ -12,6 +12,7 @@ from mnemonics_jax import bilevel, memory, methods, networks, phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.phase import Schedule, cost
+from mnemonics_jax.phase.level import exemplar_level
 
 LEARNED, _ = tiny.setup(
   methods.LUCIR(),
@@ -68,7 +69,7 @@ def test_work_of_learned_exemplars_is_counted_too():
 
 @pytest.mark.slow
 def test_the_quick_estimate_is_near_the_compiled_one():
-  level = LEARNED.level
+  level = exemplar_level(LEARNED)
   config = dataclasses.replace(level.config, inner_steps=3, augment=None)
   shape = jax.ShapeDtypeStruct
   rows = lambda n: bilevel.Exemplars(

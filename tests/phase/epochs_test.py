@@ -12,7 +12,7 @@ from support.training import CLASSES, IMAGES, LABELS, MODEL, SCHEDULE
 from mnemonics_jax.nn import augment, transfer
 from mnemonics_jax.parallel import prefetch
 from mnemonics_jax.phase import Stage
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase.feed import make_pool
 
 
 @pytest.fixture(scope="module")

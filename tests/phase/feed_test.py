@@ -18,7 +18,6 @@ from mnemonics_jax.phase import (
   Pool,
   Stage,
   Streamed,
-  block,
   epoch_order,
   feed,
   make_feed,
@@ -39,7 +38,7 @@ def _streamed(images=None):
 @pytest.fixture
 def two_steps(monkeypatch):
   """Blocks of two of the three steps of an epoch."""
-  monkeypatch.setattr(block, "BYTES", 2 * STEP)
+  monkeypatch.setattr(feed, "BYTES", 2 * STEP)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +143,7 @@ def test_views_that_vary_follow_seed_epoch_and_row(monkeypatch):
   pixels = lambda blocks: np.concatenate([b.images for b, _ in blocks])
   whole = pixels(_streamed(images).blocks(key, SCHEDULE))  # Twice 3 of 4 steps.
   other = pixels(_streamed(images).blocks(jax.random.key(2), SCHEDULE))
-  monkeypatch.setattr(block, "BYTES", STEP)
+  monkeypatch.setattr(feed, "BYTES", STEP)
   late = pixels(_streamed(images).blocks(key, SCHEDULE, epoch=1, step=1))
   np.testing.assert_array_equal(late, whole[5:7])
   assert (other != whole).any()

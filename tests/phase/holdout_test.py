@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mnemonics_jax.phase import holdout
+from mnemonics_jax.phase import draws
 
 
 @pytest.mark.parametrize(
@@ -19,32 +19,32 @@ from mnemonics_jax.phase import holdout
   ],
 )
 def test_a_share_of_exemplars(count, fraction, held):
-  assert holdout.share(count, fraction) == held
+  assert draws.held_share(count, fraction) == held
 
 
 def test_classes_that_shrink_lose_held_out_and_other_exemplars_alike():
   """Of neither kind there were fewer before than there are after."""
-  held = np.array([holdout.share(count, 0.1) for count in range(2, 300)])
+  held = np.array([draws.held_share(count, 0.1) for count in range(2, 300)])
   kept = np.arange(2, 300) - held
   assert (np.diff(held) >= 0).all() and (np.diff(kept) >= 0).all()
 
 
 def test_the_first_exemplars_of_a_class_are_held_out():
   labels = np.repeat([0, 1, 3], [20, 30, 2])
-  held = holdout.of_memory(labels, 0.1)
+  held = draws.held_in_memory(labels, 0.1)
   assert np.flatnonzero(held).tolist() == [0, 1, 20, 21, 22, 50]
   # Of classes that are about to shrink, as many as then.
-  held = holdout.of_memory(labels, 0.1, allowance=10)
+  held = draws.held_in_memory(labels, 0.1, allowance=10)
   assert np.flatnonzero(held).tolist() == [0, 20, 50]
-  assert not holdout.of_memory(labels, 0.0).any()
+  assert not draws.held_in_memory(labels, 0.0).any()
 
 
 def test_as_many_new_images_are_held_out_as_exemplars_will_be():
   labels = np.repeat([4, 5], [50, 3])
-  draw = lambda seed: holdout.of_new_images(
+  draw = lambda seed: draws.held_new_images(
     np.random.default_rng(seed), labels, 0.1, allowance=20
   )
   assert np.bincount(labels[draw(0)]).tolist() == [0, 0, 0, 0, 2, 1]
   assert (draw(0) != draw(1)).any() and (draw(0) == draw(0)).all()
   rng = np.random.default_rng(0)
-  assert not holdout.of_new_images(rng, labels, 0.0, allowance=20).any()
+  assert not draws.held_new_images(rng, labels, 0.0, allowance=20).any()

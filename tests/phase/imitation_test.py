@@ -11,7 +11,7 @@ from support import tiny
 from mnemonics_jax import UserError, memory, methods, phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.phase import imitation
-from mnemonics_jax.phase.level import IMITATED
+from mnemonics_jax.phase.level import IMITATED, imitated_level
 from mnemonics_jax.phase.sgd import forward
 from mnemonics_jax.types import Exemplars
 
@@ -112,7 +112,7 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   assert set(np.unique(classes[:, 32:]).tolist()) == {0, 1, 2}
   assert found.active.tolist() == [True] * 5 + [False]
   config = second.config
-  recipe = config.imitating.config
+  recipe = imitated_level(config).config
   assert (recipe.inner_lr, recipe.batch_norm) == (0.05, "batch")
   loss = recipe.inner_loss
   batch = Exemplars(pixels[0], classes[0], jnp.ones(64, bool))

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from mnemonics_jax.phase.keys import Keys
+from mnemonics_jax.phase.context import Keys
 
 PURPOSES = ("train", "holdout", "select", "exemplars", "adjust", "discard",
             "finetune")  # fmt: skip

@@ -10,6 +10,7 @@ from support import journals, tiny
 from mnemonics_jax import bilevel, methods, phase
 from mnemonics_jax.phase import Stage, meta_loop
 from mnemonics_jax.phase.evaluate import extract
+from mnemonics_jax.phase.level import exemplar_level
 
 METHOD = methods.LUCIR()
 KEY = jax.random.key(5)
@@ -74,7 +75,7 @@ def _assert_same(one, two):
 
 def test_learning_is_what_bilevel_does_without_padding(first):
   images, labels = _chosen(first)
-  level = first.config.level
+  level = exemplar_level(first.config)
   expected = bilevel.optimize_exemplars(
     KEY,
     bilevel.Exemplars(bilevel.from_uint8(images), labels),
@@ -102,7 +103,7 @@ def test_adjusting_is_what_bilevel_does_with_as_many_parts(first, parts):
     first.state.variables,
     active=first.classes.seen,
     parts=parts,
-    **first.config.level._asdict(),
+    **exemplar_level(first.config)._asdict(),
   )
   change = _adjust(first, adjust_parts=parts)
   _assert_same(change.after, bilevel.to_uint8(expected.exemplars.images))

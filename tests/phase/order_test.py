@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from mnemonics_jax.phase.order import epoch_order
+from mnemonics_jax.phase.draws import epoch_order
 
 
 def order(seed, capacity, count):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase.feed import make_pool
 
 IMAGES = np.arange(3 * 12, dtype=np.uint8).reshape(3, 2, 2, 3)
 LABELS = np.array([4, 0, 2])

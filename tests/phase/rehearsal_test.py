@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.phase import rehearsal
+from mnemonics_jax.phase import draws
 
 # Two old classes of two exemplars, a new one of ten images, one not seen yet.
 LABELS = np.array([0, 0, 1, 1] + [2] * 10)
 
 
 def quotas(how, labels=LABELS, old=2):
-  return rehearsal.quotas(how, labels, old, classes=4)
+  return draws.quotas(how, labels, old, classes=4)
 
 
 def test_once_is_no_quota_and_the_first_phase_has_none():
@@ -38,8 +38,8 @@ def test_an_epoch_has_as_many_draws_as_there_are_images(how, expected):
 def test_classes_of_a_memory_count_alike():
   labels = np.array([0] * 2 + [1] * 6 + [3] * 3)
   # 11 draws for three classes: 3.67 of each; two have one more.
-  assert rehearsal.equal(labels, classes=5).tolist() == [4, 4, 0, 3, 0]
-  assert rehearsal.equal(np.array([0, 0, 2, 2]), classes=4) is None
+  assert draws.equal_quotas(labels, classes=5).tolist() == [4, 4, 0, 3, 0]
+  assert draws.equal_quotas(np.array([0, 0, 2, 2]), classes=4) is None
 
 
 def test_new_classes_of_different_size_keep_their_sizes():
@@ -57,4 +57,4 @@ def test_a_class_of_which_nothing_is_kept_is_not_drawn():
 @pytest.mark.parametrize("how", ["", "twice", "0", "-2", "1.5", "all", "1e3"])
 def test_what_is_no_way_to_rehearse_is_refused(how):
   with pytest.raises(UserError, match="`rehearsal="):
-    rehearsal.check(how)
+    draws.check_rehearsal(how)

@@ -5,7 +5,7 @@ import pytest
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.phase import Schedule
-from mnemonics_jax.phase.schedule import milestones_at
+from mnemonics_jax.phase.config import milestones_at
 
 
 def test_schedule_of_the_paper():

@@ -1,6 +1,6 @@
 """What SGD moves, on variables small enough to write down."""
 
-from mnemonics_jax.phase.scope import merge, trainable
+from mnemonics_jax.phase.sgd import merge, trainable
 
 VARIABLES = {
   "params": {

@@ -9,8 +9,8 @@ from support import journals
 from mnemonics_jax import methods
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.model import Model
-from mnemonics_jax.phase import Schedule, Stage, epochs, sgd
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase import Schedule, Stage, sgd
+from mnemonics_jax.phase.feed import make_pool
 from mnemonics_jax.types import Batch
 
 NETWORK = networks.resnet8(width=4, image_shape=(8, 8, 3))
@@ -63,7 +63,7 @@ def test_noise_on_gradients_is_part_of_where_a_fit_is():
   """It moves what may move, and is continued to the bit."""
   begin = MODEL.init(jax.random.key(0))
   pool, key = make_pool(IMAGES, LABELS, 32), jax.random.key(1)
-  fit = lambda noise, stage=Stage(): epochs.fit(
+  fit = lambda noise, stage=Stage(): sgd.fit(
     key, begin, pool, _task(methods.E2E(noise=noise)), stage
   )
   quiet, whole = fit(0.0), fit(50.0)

@@ -4,7 +4,7 @@ import pytest
 
 from mnemonics_jax.data import StreamShape
 from mnemonics_jax.memory import PerClass, Total
-from mnemonics_jax.phase.sizes import OpenShape, derive, round_up
+from mnemonics_jax.phase.config import OpenShape, derive, round_up
 
 GREY = (8, 8, 1)
 

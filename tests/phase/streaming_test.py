@@ -10,7 +10,7 @@ from support import tiny
 from mnemonics_jax import bilevel, methods, phase
 from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.nn.augment import CropFlip
-from mnemonics_jax.phase import block, exemplars, train
+from mnemonics_jax.phase import exemplars, feed, train
 
 ONCE = phase.Schedule(epochs=2, learning_rate=0.05, batch_size=16)
 
@@ -95,7 +95,7 @@ def test_streamed_phases_give_the_bits_of_resident_ones(
 ):
   """Two steps at a time: an epoch of the first phase has two, or one."""
   config, stream = _setup(method, **options)
-  monkeypatch.setattr(block, "BYTES", 16 * 8 * 8 * 3)
+  monkeypatch.setattr(feed, "BYTES", 16 * 8 * 8 * 3)
   resident = _run(dataclasses.replace(config, stream="never"), stream)
   streamed = _run(
     dataclasses.replace(config, stream="always"), map(_stored, stream)
@@ -129,7 +129,7 @@ def _without_training(monkeypatch):
     calls.append((feed, task.augment))
     return variables
 
-  monkeypatch.setattr(train.epochs, "fit", stay)
+  monkeypatch.setattr(train.sgd, "fit", stay)
   return calls
 
 

@@ -7,7 +7,7 @@ import pytest
 from support import tiny
 
 from mnemonics_jax import augment, data, memory, methods, networks, phase
-from mnemonics_jax.phase import epochs, evaluate, train
+from mnemonics_jax.phase import evaluate, sgd, train
 from mnemonics_jax.phase.evaluate import extract, head_predictions
 
 SHORT = phase.Schedule(epochs=1, learning_rate=0.05, batch_size=16)
@@ -22,15 +22,15 @@ def _second_phase(method, **options):
 
 
 def _watch(monkeypatch):
-  """What `epochs.fit` is called with from here on, and what it returns."""
-  fit, calls = epochs.fit, []
+  """What `sgd.fit` is called with from here on, and what it returns."""
+  fit, calls = sgd.fit, []
 
   def watched(key, variables, pool, task, stage):
     fitted = fit(key, variables, pool, task, stage)
     calls.append((pool, task, fitted))
     return fitted
 
-  monkeypatch.setattr(epochs, "fit", watched)
+  monkeypatch.setattr(sgd, "fit", watched)
   return calls
 
 
@@ -144,7 +144,7 @@ def test_lucir_imprints_new_rows_and_keeps_the_old_ones(monkeypatch):
   """Features of a few images are there at a time."""
   second = _second_phase(methods.LUCIR())
   monkeypatch.setattr(evaluate, "TOGETHER", 5)
-  monkeypatch.setattr(epochs, "fit", lambda key, variables, *_: variables)
+  monkeypatch.setattr(sgd, "fit", lambda key, variables, *_: variables)
   begun = train.train_model(second)["params"]["head"]["weight"]
   before = second.state.variables["params"]["head"]["weight"]
   np.testing.assert_array_equal(begun[:3], before[:3])

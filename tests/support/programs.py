@@ -12,8 +12,9 @@ from support import tiny
 from mnemonics_jax import bilevel, methods, phase
 from mnemonics_jax.bilevel import meta_level
 from mnemonics_jax.nn import transfer
-from mnemonics_jax.phase import Phase, epochs, evaluate, sgd
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase import Phase, evaluate, sgd
+from mnemonics_jax.phase.feed import make_pool
+from mnemonics_jax.phase.level import exemplar_level
 
 
 class Program(NamedTuple):
@@ -67,7 +68,7 @@ def training(
   key = jax.random.key(0)
   return Program(
     " ".join(["train", method, kind, dtype or "float32"]),
-    epochs.epoch_steps,
+    sgd.epoch_steps,
     (
       sgd.init_training(task, variables),
       sgd.zero_metrics(variables, task),
@@ -83,7 +84,7 @@ def meta(scope: str) -> Program:
   now = _phase_1("lucir")
   recipe = dataclasses.replace(tiny.RECIPE, scope=scope)
   config = dataclasses.replace(now.config, bilevel=recipe)
-  level, rows = config.level, 8
+  level, rows = exemplar_level(config), 8
   images = bilevel.from_uint8(jnp.asarray(now.data.images[:rows]))
   labels = jnp.asarray(now.data.labels[:rows])
   exemplars = bilevel.Exemplars(images, labels, jnp.ones(rows, bool))

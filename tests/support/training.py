@@ -10,8 +10,8 @@ import optax
 from mnemonics_jax import methods
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.model import Model
-from mnemonics_jax.phase import Schedule, Stage, epochs, sgd
-from mnemonics_jax.phase.pool import make_pool
+from mnemonics_jax.phase import Schedule, Stage, sgd
+from mnemonics_jax.phase.feed import make_pool
 
 METHOD = methods.LUCIR()
 MODEL = Model(networks.resnet8(width=4, image_shape=(8, 8, 3)), METHOD.head, 5)
@@ -43,7 +43,7 @@ def pool():
 
 def fit(variables, *, stage=Stage(), feed=None, **options):
   asked = task(**(dict(teacher=variables) | options))
-  return epochs.fit(jax.random.key(1), variables, feed or pool(), asked, stage)
+  return sgd.fit(jax.random.key(1), variables, feed or pool(), asked, stage)
 
 
 def head(variables):
