@@ -2,24 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 import contextlib
+import itertools
 from pathlib import Path
 import statistics
-
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import Any
 
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.rows import UPPER_BOUND, Row
-from mnemonics_jax.report import drawing, words
-from mnemonics_jax.report.changes import measured
-from mnemonics_jax.report.distances import side_by_side
-from mnemonics_jax.report.drawing import COLORS, INK, MARKERS, Drawing, number
-from mnemonics_jax.report.merging import merge_seeds
+from mnemonics_jax.report import draw, lines, words
+from mnemonics_jax.report.draw import COLORS, INK, MARKERS, Drawing
+from mnemonics_jax.report.group import merge_seeds
 from mnemonics_jax.runs import Run, WorkdirError, load_run
 
-_PANELS = {None: "reported read-out", "nme": "nearest mean of exemplars (nme)"}
+_PANELS = {
+  "reported": "reported read-out",
+  "nme": "nearest mean of exemplars (nme)",
+}
 
 
 def write(sheet: Sheet, root: Path, path: Path) -> None:
@@ -30,9 +29,10 @@ def write(sheet: Sheet, root: Path, path: Path) -> None:
     root: where their runs are.
     path: what paths of files begin with.
   """
-  with matplotlib.rc_context(drawing.STYLE):
-    for item in (*curves(sheet, path.name), *moves(sheet, root, path.name)):
-      drawing.save(item, path.parent)
+  drawings = itertools.chain(
+    curves(sheet, path.name), moves(sheet, root, path.name)
+  )
+  draw.save_all(drawings, path.parent)
 
 
 def names(sheet: Sheet, name: str) -> tuple[list[str], list[str]]:
@@ -52,10 +52,10 @@ def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
     }
     # Of runs that are not alike in all but their seeds, the first is shown.
     runs = {n: found[0] for n, found in by_phases.items() if found}
-    runs = {n: r for n, r in runs.items() if measured(r, "exemplars")}
+    runs = {n: r for n, r in runs.items() if lines.measured(r, "exemplars")}
     if runs:
       titles = [f"N = {phases}" for phases in runs]
-      yield side_by_side(
+      yield lines.distances(
         f"{name}_distances_{row.name}", [*runs.values()], titles
       )
 
@@ -75,27 +75,33 @@ def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
     shown = [row for row in sheet.shown if sheet.of(row.name, phases)]
     if not shown:
       continue
-    figure = Figure(
-      figsize=(9.6, 4.0 + 0.22 * ((len(shown) + 2) // 3)), layout="constrained"
+    rows = [
+      point
+      for readout in _PANELS
+      for row in shown
+      for point in _points(sheet.of(row.name, phases), row, readout)
+    ]
+    looks = {row.name: _style(sheet, row) for row in shown}
+    panels = [
+      lines.accuracy_panel(
+        found,
+        "row",
+        looks,
+        title=_PANELS[readout],
+        ylabel=lines.ACCURACY if readout == "reported" else "",
+      )
+      for readout, found in lines.split(rows, "panel").items()
+    ]
+    figure = lines.plot(
+      [panels],
+      (9.6, 4.0 + 0.22 * ((len(shown) + 2) // 3)),
+      [row.label for row in shown],
+      sharey=True,
+      loc="outside lower center",
+      ncols=3,
     )
-    panels = figure.subplots(1, len(_PANELS), sharey=True)
-    lines = []
-    for axes, (readout, text) in zip(panels, _PANELS.items(), strict=True):
-      axes.set_title(text)
-      axes.set_xlabel("classes learned so far")
-      for row in shown:
-        style = _style(sheet, row)
-        lines += _curve(axes, sheet, row, phases, readout, style)
-    panels[0].set_ylabel("accuracy on all of them (%)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    yield Drawing(
-      f"{name}_n{phases}",
-      figure,
-      ["row", "panel", "classes_seen", "seeds", "mean_percent", "ci95_percent"],
-      lines,
-      _ends(sheet, shown, phases),
-    )
+    finding = _ends(sheet, shown, phases)
+    yield lines.drawing(f"{name}_n{phases}", figure, rows, finding)
 
 
 def _ends(sheet: Sheet, rows: Sequence[Row], phases: int) -> str:
@@ -114,9 +120,12 @@ def _ends(sheet: Sheet, rows: Sequence[Row], phases: int) -> str:
 def _style(sheet: Sheet, row: Row) -> dict:
   """A colour for each row and its references, which are dashed or dotted."""
   if row.name == UPPER_BOUND:
-    return dict(color=INK, linestyle=":", marker="", linewidth=1.6)
+    return dict(
+      label=row.label, color=INK, linestyle=":", marker="", linewidth=1.6
+    )
   index, rank = _place(sheet, row)
   return dict(
+    label=row.label,
     color=COLORS[index],
     linestyle=("-", (0, (1, 1.2)), (0, (4, 2)))[rank],
     marker=MARKERS[index],
@@ -141,40 +150,21 @@ def _place(sheet, row):
   return families.index(family(row)), rank
 
 
-def _curve(
-  axes: Axes,
-  sheet: Sheet,
-  row: Row,
-  phases: int,
-  readout: str | None,
-  style: dict,
-) -> list[list]:
-  cells = sheet.of(row.name, phases)
-  accuracy = [c["accuracy"]["final"][readout or c["readout"]] for c in cells]
-  estimates = [table_cells.estimate(v) for v in zip(*accuracy, strict=True)]
-  classes = cells[0]["classes_seen"]
-  mean = [100 * m for m, _ in estimates]
-  axes.plot(classes, mean, label=row.label, zorder=3, **style)
-  half = [100 * (h or 0.0) for _, h in estimates]
-  if any(half):
-    axes.fill_between(
-      classes,
-      [max(m - h, 0.0) for m, h in zip(mean, half, strict=True)],
-      [min(m + h, 100.0) for m, h in zip(mean, half, strict=True)],
-      color=style["color"],
-      alpha=0.14,
-      linewidth=0,
-    )
-  if len(classes) <= 12:
-    axes.set_xticks(classes)
-  return [
-    [
-      row.name,
-      readout or "reported",
-      seen,
-      len(cells),
-      number(m, 100.0),
-      number(h, 100.0),
-    ]
-    for seen, (m, h) in zip(classes, estimates, strict=True)
+def _points(
+  cells: Sequence[Cell], row: Row, readout: str
+) -> Iterator[dict[str, Any]]:
+  """After each phase: the accuracy of a row, mean and interval in percent."""
+  accuracy = [
+    c["accuracy"]["final"][c["readout"] if readout == "reported" else readout]
+    for c in cells
   ]
+  for index, values in enumerate(zip(*accuracy, strict=True)):
+    mean, half = table_cells.estimate(values)
+    yield {
+      "row": row.name,
+      "panel": readout,
+      "classes_seen": cells[0]["classes_seen"][index],
+      "seeds": len(cells),
+      "mean_percent": 100 * mean,
+      "ci95_percent": None if half is None else 100 * half,
+    }

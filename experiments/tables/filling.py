@@ -18,7 +18,7 @@ from experiments.tables.writing import path_of, read_cells, write_table
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.phase import cost
-from mnemonics_jax.report.estimate import format_duration
+from mnemonics_jax.report.words import format_duration
 from mnemonics_jax.runs import BusyError, Run, Stopped, layout, load_run
 
 # Drawing takes seconds, as long as a small cell.

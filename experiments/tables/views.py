@@ -8,14 +8,14 @@ from experiments.tables import cells as table_cells
 from experiments.tables import differences, planned, published
 from experiments.tables.cells import Cell, Sheet
 from mnemonics_jax.data.sources import title_of
-from mnemonics_jax.report import drawing, markup, page
-from mnemonics_jax.report.estimate import format_duration
+from mnemonics_jax.report import draw, markup, page
 from mnemonics_jax.report.tables import (
   REPORTED,
   Table,
   interval,
   percent,
 )
+from mnemonics_jax.report.words import format_duration
 
 _QUANTITIES = {"avg_acc": "average accuracy", "forgetting": "forgetting"}
 _DOUBTFUL = " †"  # Marks numbers that the paper prints otherwise elsewhere.
@@ -259,7 +259,7 @@ def markdown(
   parts += filter(None, [differences.other_beginnings(sheet)])
   for (name, note), pictures in _pictures(curves, moves):
     parts += [f"## {name}", note] if note else [f"## {name}"]
-    parts += [f"![{drawing.finding(path)}]({path.name})" for path in pictures]
+    parts += [f"![{draw.finding(path)}]({path.name})" for path in pictures]
   lines = [f"- {k}: `{v}`" for k, v in facts(sheet, record).items()]
   return "\n\n".join([*parts, "## Where from", "\n".join(lines)]) + "\n"
 

@@ -9,9 +9,9 @@ from mnemonics_jax import lazy
 
 if TYPE_CHECKING:
   from mnemonics_jax.report.console import Console
-  from mnemonics_jax.report.failures import warning
   from mnemonics_jax.report.figures import write_figures
   from mnemonics_jax.report.page import build
+  from mnemonics_jax.report.story import warning
   from mnemonics_jax.report.tables import console_table
   from mnemonics_jax.runs.finished import Run, load_run
   from mnemonics_jax.runs.layout import WorkdirError
@@ -37,7 +37,7 @@ __getattr__, __dir__ = lazy.attach(
     "build": "report.page",
     "console_table": "report.tables",
     "load_run": "runs.finished",
-    "warning": "report.failures",
+    "warning": "report.story",
     "write_figures": "report.figures",
   },
 )

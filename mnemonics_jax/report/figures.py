@@ -1,59 +1,37 @@
-"""All figures of a run: which there are, and writing them."""
+"""All figures of a run, and of several."""
 
 from collections.abc import Callable, Iterator, Sequence
 import os
 from pathlib import Path
 
-import matplotlib
-
-from mnemonics_jax.report import (
-  changes,
-  charts,
-  distances,
-  drawing,
-  images,
-  maps,
-  matrices,
-  training,
-)
+from mnemonics_jax.report import draw, lines, maps, pictures
 from mnemonics_jax.runs.finished import Run, load_run
 
 # A new figure is a function here and a section of the page that embeds it.
-DRAWERS: tuple[Callable[[Run], Iterator[drawing.Drawing]], ...] = (
-  charts.phase_curve,
-  charts.moment_curves,
-  matrices.accuracy_matrices,
-  matrices.confusion_matrices,
-  training.training_curves,
-  changes.distances,
-  changes.grids,
+DRAWERS: tuple[Callable[[Run], Iterator[draw.Drawing]], ...] = (
+  lines.phase_curve,
+  lines.moment_curves,
+  pictures.accuracy_matrices,
+  pictures.confusion_matrices,
+  lines.training_curves,
+  lines.exemplar_distances,
+  pictures.grids,
   maps.feature_map,
-  images.memory_grid,
+  pictures.memory_grid,
 )
 
-COMPARISONS: tuple[
-  Callable[[Sequence[Run]], Iterator[drawing.Drawing]], ...
-] = (
-  charts.comparison_curves,
+COMPARISONS: tuple[Callable[[Sequence[Run]], Iterator[draw.Drawing]], ...] = (
+  lines.comparison_curves,
   maps.comparison_map,
-  distances.comparison_distances,
+  lines.comparison_distances,
 )
 
 
 def write_figures(workdir: str | os.PathLike[str] | Run) -> list[Path]:
-  """Draws a run into WORKDIR/figures: NAME.png and NAME.csv for each.
-
-  >>> first, *_ = write_figures("finished_run")
-  >>> first.as_posix()
-  'finished_run/figures/phase_curve.png'
-  """
+  """Draws a run into WORKDIR/figures: NAME.png and NAME.csv for each."""
   run = workdir if isinstance(workdir, Run) else load_run(workdir)
-  with matplotlib.rc_context(drawing.STYLE):
-    return [
-      drawing.save(item, run.path / "figures")
-      for draw in DRAWERS
-      for item in draw(run)
-    ]
+  drawings = (item for drawer in DRAWERS for item in drawer(run))
+  return draw.save_all(drawings, run.path / "figures")
 
 
 def write_comparison(
@@ -66,9 +44,6 @@ def write_comparison(
     directory: where to.
     suffix: of the names of the files.
   """
-  with matplotlib.rc_context(drawing.STYLE):
-    return [
-      drawing.save(item._replace(name=item.name + suffix), directory)
-      for draw in COMPARISONS
-      for item in draw(runs)
-    ]
+  drawings = (item for drawer in COMPARISONS for item in drawer(runs))
+  named = (item._replace(name=item.name + suffix) for item in drawings)
+  return draw.save_all(named, directory)

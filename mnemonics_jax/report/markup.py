@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from mnemonics_jax.report import drawing
+from mnemonics_jax.report import draw
 from mnemonics_jax.report.tables import REPORTED, Table
 
 _DIFFERENCE = re.compile(r"([+−])(\d+\.\d+) ± (\d+\.\d+)")
@@ -115,8 +115,8 @@ def picture(path: Path, at: Path, *, wide: bool = False) -> str:
   if not path.exists():
     return ""
   data = base64.b64encode(path.read_bytes()).decode("ascii")
-  shows = text(drawing.finding(path))
-  width, height = drawing.size(path)
+  shows = text(draw.finding(path))
+  width, height = draw.size(path)
   return (
     f"<figure{' class=wide' if wide else ''}>"
     '<div class="scroll frame" tabindex="0">'

@@ -11,10 +11,14 @@ from pathlib import Path
 import re
 
 from mnemonics_jax.registry import READOUTS
-from mnemonics_jax.report import failures, figures, markup, summary, tables
-from mnemonics_jax.report.groups import Group, by_data
-from mnemonics_jax.report.labels import common_title, labels
-from mnemonics_jax.report.merging import merge_seeds
+from mnemonics_jax.report import figures, markup, story, tables
+from mnemonics_jax.report.group import (
+  Group,
+  by_data,
+  common_title,
+  labels,
+  merge_seeds,
+)
 from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
 from mnemonics_jax.runs import files
 from mnemonics_jax.runs.finished import Run, load_run
@@ -150,21 +154,21 @@ def _single(run: Run, at: Path) -> str:
 def _opening(run: Run) -> str:
   """Title, what happened in plain words, and the numbers that matter."""
   results = run.results
-  advice = failures.advice(run)
+  advice = story.advice(run)
   cards = "".join(
     f"<div><dt>{markup.text(name)}</dt><dd>{markup.text(value)}"
     f"<small>{markup.text(note)}</small></dd></div>"
-    for name, value, note in summary.key_numbers(run)
+    for name, value, note in story.key_numbers(run)
   )
   return (
     f'<p class="kind">Run report</p><h1>{markup.text(results["title"])}</h1>'
     + (f'<p class="warning">{_left(run)}</p>' if run.phases_left else "")
-    + f'<p class="lead">{markup.text(summary.outcome(run))}</p>'
+    + f'<p class="lead">{markup.text(story.outcome(run))}</p>'
     + (f'<p class="warning">{markup.code(advice)}</p>' if advice else "")
-    + f"<p>{markup.text(summary.describe(results))}</p>"
+    + f"<p>{markup.text(story.describe(results))}</p>"
     + "".join(f'<p class="warning">{markup.text(p)}</p>' for p in run.problems)
     + f'<dl class="numbers">{cards}</dl>'
-    + f'<p class="note">{markup.text(summary.caveat(results))}</p>'
+    + f'<p class="note">{markup.text(story.caveat(results))}</p>'
   )
 
 
@@ -199,7 +203,7 @@ def _group(group: Group, at: Path, directory: Path, suffix: str) -> str:
     for name, run in zip(names, merged, strict=True)
     if id(run) in pages
   }
-  text = summary.compare(names, merged)
+  text = story.compare(names, merged)
   if len(merged) < len(group.runs) and len(merged) == 1:
     text = f"These runs differ in their seeds only and count as one. {text}"
   parts = [f'<p class="lead">{markup.text(text)}</p>']
@@ -207,7 +211,7 @@ def _group(group: Group, at: Path, directory: Path, suffix: str) -> str:
     drawn = figures.write_comparison(merged, directory, suffix)
     parts.append(_side_by_side(names, merged, links, drawn, at))
   each = "".join(
-    f"<li>{pages[id(run)]}<br>{markup.text(summary.outcome(run))}"
+    f"<li>{pages[id(run)]}<br>{markup.text(story.outcome(run))}"
     + (f" {_left(run)}" if run.phases_left else "")
     + "</li>"
     for run in group.runs

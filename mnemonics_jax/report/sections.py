@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mnemonics_jax.report import changes, images, markup, panels, tables
-from mnemonics_jax.report.drawing import shorten
-from mnemonics_jax.report.words import count
+from mnemonics_jax.report import maps, markup, pictures, tables
+from mnemonics_jax.report.lines import MOVING
+from mnemonics_jax.report.words import count, shorten
 from mnemonics_jax.runs.finished import Run
 
 # Both keep pages light, whose images are not made smaller by what loses some.
@@ -153,7 +153,7 @@ def exemplars(run: Run, at: Path) -> Section | None:
       "mean over the seeds."
     )
     parts.append(f"<p>{text}</p>{markup.table(coded)}")
-  found = {stage: changes.load(run, stage) for stage in changes.STAGES}
+  found = {stage: pictures.load(run, stage) for stage in MOVING}
   found = {stage: change for stage, change in found.items() if change}
   for stage, change in found.items():
     parts.append(_sheets(run, at, stage, change, _SHEET_PIXELS // len(found)))
@@ -162,7 +162,7 @@ def exemplars(run: Run, at: Path) -> Section | None:
 
 
 def _sheets(
-  run: Run, at: Path, stage: str, found: Sequence[changes.Change], pixels: int
+  run: Run, at: Path, stage: str, found: Sequence[pictures.Change], pixels: int
 ) -> str:
   """Exemplars before and after a stage, by phase and class.
 
@@ -173,10 +173,10 @@ def _sheets(
     found: what it changed.
     pixels: of all pictures together, about.
   """
-  done, _ = changes.STAGES[stage]
-  shown = changes.evenly(found, _MAX_SHEETS)
-  gain = changes.amplification(found)
-  height, width = images.reduced(*found[0].before.shape[1:3])
+  done, _ = MOVING[stage]
+  shown = pictures.evenly(found, _MAX_SHEETS)
+  gain = pictures.amplification(found)
+  height, width = pictures.reduced(*found[0].before.shape[1:3])
   # Two images of a class, three pictures of each.
   room = pixels // (len(shown) * 6 * height * width)
   most = min(max(room, 2), 10)
@@ -198,7 +198,7 @@ def _sheets(
   )
 
 
-def _moved(name: str, strip: changes.Strip) -> str:
+def _moved(name: str, strip: pictures.Strip) -> str:
   """What a strip shows, for those who do not see it."""
   if not strip.moved:
     return f"{name}, not changed"
@@ -206,11 +206,11 @@ def _moved(name: str, strip: changes.Strip) -> str:
 
 
 def _sheet(
-  run: Run, at: Path, stage: str, change: changes.Change, gain: int, most: int
+  run: Run, at: Path, stage: str, change: pictures.Change, gain: int, most: int
 ) -> str:
   """A table: a row per class, in each cell one exemplar's three pictures."""
-  strips = changes.strips(change, gain, most)
-  zoom = images.zoom(*change.before.shape[1:3])
+  strips = pictures.strips(change, gain, most)
+  zoom = pictures.zoom(*change.before.shape[1:3])
   head = "".join(
     f"<span>{word}</span>" for word in ("before", "after", f"×{gain}")
   )
@@ -228,13 +228,13 @@ def _sheet(
       for label, row in strips.items()
     )
   )
-  picture = _path(run, changes.sheet_name(stage, change.phase))
+  picture = _path(run, pictures.sheet_name(stage, change.phase))
   links = f"{markup.link(picture, at)}, {markup.link(picture.with_suffix('.csv'), at)}"
   return (
     '<figure><div class="scroll" tabindex="0"><table class="sheet">'
     f"<thead><tr><td></td>{head * columns}</tr></thead>"
     f"<tbody>{rows}</tbody></table></div><figcaption>"
-    f"{markup.text(changes.extent(change))} {links}</figcaption></figure>"
+    f"{markup.text(pictures.extent(change))} {links}</figcaption></figure>"
   )
 
 
@@ -255,13 +255,13 @@ def features(run: Run, at: Path) -> Section | None:
     f"{MAP_CAPTION} Percentages are the share of a class that is recognised in "
     f"the end. Seed {run.results['seeds'][0]}."
   )
-  wide = len(panels.mapped_phases(run)) > 1
+  wide = len(maps.mapped_phases(run)) > 1
   body = _figures(run, at, ["feature_map"], caption, wide=wide)
   return Section("Map of features", body) if body else None
 
 
 def memory(run: Run, at: Path) -> Section | None:
-  classes = images.memory_images(run)
+  classes = pictures.memory_images(run)
   if not classes:
     return None
   shown = max(len(entry.images) for entry in classes)
@@ -275,9 +275,9 @@ def memory(run: Run, at: Path) -> Section | None:
   cards = "".join(
     "<figure>"
     + markup.pixels(
-      images.tile(entry.images, gap=1),
+      pictures.tile(entry.images, gap=1),
       f"{entry.name}: {count(len(entry.images), 'exemplar')}",
-      images.zoom(*entry.images.shape[1:3]),
+      pictures.zoom(*entry.images.shape[1:3]),
     )
     + f"<figcaption>{markup.text(entry.name)}"
     f" <small>phase {entry.phase}</small></figcaption></figure>"

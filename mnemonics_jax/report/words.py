@@ -1,4 +1,4 @@
-"""Numbers and lists as they stand in sentences."""
+"""Numbers, lists, durations and labels as text."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ _SMALL += ("six", "seven", "eight", "nine", "ten")
 
 
 def share(fraction: float) -> str:
-  """A share in percent, one digit; whole where it is 0 or 1.
+  """A share in percent with one digit, or none where it is exactly 0 or 1.
 
   >>> share(0.098), share(0.0)
   ('9.8\\xa0%', '0\\xa0%')
@@ -17,11 +17,7 @@ def share(fraction: float) -> str:
 
 
 def count(number: int, noun: str = "") -> str:
-  """A number, in words up to ten, with what is counted.
-
-  >>> count(5, "class"), count(1, "phase"), count(12, "seed")
-  ('five classes', 'one phase', '12 seeds')
-  """
+  """A number with its noun; a word up to ten: "five classes", "12 seeds"."""
   word = _SMALL[number] if 0 <= number < len(_SMALL) else str(number)
   if not noun:
     return word
@@ -44,11 +40,7 @@ def listed(items: Sequence[str], most: int = 8) -> str:
 
 
 def spans(numbers: Sequence[int]) -> str:
-  """Increasing whole numbers, neighbours joined.
-
-  >>> spans([0]), spans([1, 2, 3, 5]), spans([4, 5])
-  ('0', '1 to 3 and 5', '4 and 5')
-  """
+  """Increasing whole numbers with neighbours joined: "1 to 3 and 5"."""
   runs: list[list[int]] = []
   for number in numbers:
     if runs and number == runs[-1][-1] + 1:
@@ -66,3 +58,18 @@ def spans(numbers: Sequence[int]) -> str:
 def capital(text: str) -> str:
   """The text with a capital letter at its beginning."""
   return text[:1].upper() + text[1:]
+
+
+def shorten(text: str, length: int = 18) -> str:
+  """One line of at most `length` characters, for labels."""
+  text = " ".join(text.split())
+  return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def format_duration(seconds: float) -> str:
+  """`42 s`, `3 min 05 s` or `2 h 10 min`."""
+  minutes, rest = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  if hours:
+    return f"{hours} h {minutes:02d} min"
+  return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

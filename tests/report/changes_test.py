@@ -10,7 +10,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import changes, figures
+from mnemonics_jax.report import figures, lines, pictures
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -23,9 +23,9 @@ def workdir(tmp_path_factory):
 def test_difference_is_signed_and_grey_where_nothing_changed():
   before = np.array([0, 255, 7, 100, 100], np.uint8)
   after = np.array([0, 255, 7, 102, 97], np.uint8)
-  found = changes.difference(before, after, 20)
+  found = pictures.difference(before, after, 20)
   assert found.tolist() == [128, 128, 128, 168, 68]
-  assert changes.difference(before, after, 100).tolist()[3:] == [255, 0]
+  assert pictures.difference(before, after, 100).tolist()[3:] == [255, 0]
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_difference_is_signed_and_grey_where_nothing_changed():
 def test_amplification_fits_the_range(moves, gain):
   before = np.zeros((len(moves), 1, 1, 1), np.uint8)
   after = np.array(moves, np.uint8).reshape(before.shape)
-  change = changes.Change(0, np.zeros(len(moves), int), before, after)
-  assert changes.amplification([change]) == gain
+  change = pictures.Change(0, np.zeros(len(moves), int), before, after)
+  assert pictures.amplification([change]) == gain
 
 
 def test_sheets_show_before_after_and_the_change(workdir):
-  drawings = {d.name: d for d in changes.grids(load_run(workdir))}
+  drawings = {d.name: d for d in pictures.grids(load_run(workdir))}
   assert list(drawings) == [
     *(f"exemplars_learned_0{phase}" for phase in range(3)),
     *(f"exemplars_adjusted_0{phase}" for phase in (1, 2)),
@@ -70,13 +70,11 @@ def test_sheets_show_before_after_and_the_change(workdir):
     shown = pixels[y : y + 32 : 4, x : x + 32 : 4, :3]
     np.testing.assert_array_equal(shown, images[0])
   # 2 levels in a quarter of one of three channels.
-  assert drawing.rows[0] == [
-    *(0, report_fixture.SCRIPT_NAME, 0, f"{2 / 12:.6g}", 2, 50)
-  ]
+  assert drawing.rows[0] == [*(0, report_fixture.SCRIPT_NAME, 0, 2 / 12, 2, 50)]
 
 
 def test_distances_are_the_history(workdir):
-  (drawing,) = changes.distances(load_run(workdir))
+  (drawing,) = lines.exemplar_distances(load_run(workdir))
   rows = [dict(zip(drawing.header, row, strict=True)) for row in drawing.rows]
   learned = [r for r in rows if r["stage"] == "exemplars"]
   adjusted = [r for r in rows if r["stage"] == "adjust"]
@@ -94,7 +92,7 @@ def test_distances_are_the_history(workdir):
 
 
 def test_distances_draw_the_mean_of_the_seeds_from_zero(workdir):
-  (drawing,) = changes.distances(load_run(workdir))
+  (drawing,) = lines.exemplar_distances(load_run(workdir))
   learn, *_, adjust = drawing.figure.axes[:4]
   # Pixels moved by phase + 0.1 seed + 0.01 epoch; two seeds.
   np.testing.assert_allclose(
@@ -112,9 +110,9 @@ def test_an_adjustment_of_three_parts_is_drawn_in_three(workdir):
   run = load_run(workdir)
   settings = {"settings": run.config.get("settings", {}) | {"adjust_parts": 3}}
   run = dataclasses.replace(run, config=run.config | settings)
-  (drawing,) = changes.distances(run)
+  (drawing,) = lines.exemplar_distances(run)
   adjust = drawing.figure.axes[3]
-  first, second, _, third = (list(x.get_xdata()) for x in adjust.lines[:4])
+  first, second, third = (list(x.get_xdata()) for x in adjust.lines[:3])
   assert (first, second, third) == ([0, 1, 2], [2, 3, 4], [4, 5, 6])
   parts = {row[3] for row in drawing.rows if row[0] == "adjust"}
   assert parts == {0, 1, 2}
@@ -123,7 +121,7 @@ def test_an_adjustment_of_three_parts_is_drawn_in_three(workdir):
 @pytest.fixture
 def few_figures(monkeypatch):
   """Draws nothing else, to save time."""
-  mine = changes.distances, changes.grids
+  mine = lines.exemplar_distances, pictures.grids
   monkeypatch.setattr(figures, "DRAWERS", mine)
 
 
@@ -159,6 +157,6 @@ def test_nothing_is_shown_of_runs_that_kept_nothing(tmp_path, few_figures):
     phase["diagnostics"] = {"exemplars": {"mean_change": 1.0}}
   (path / "results.json").write_text(json.dumps(results))
   run = load_run(path)
-  assert not [*changes.grids(run), *changes.distances(run)]
+  assert not [*pictures.grids(run), *lines.exemplar_distances(run)]
   text = report.build([path]).read_text(encoding="utf-8")
   assert "Learning exemplars" not in text

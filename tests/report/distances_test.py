@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support import report_fixture
 
-from mnemonics_jax.report import distances
+from mnemonics_jax.report import lines
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -24,14 +24,14 @@ def runs(tmp_path_factory):
 
 def test_smoothing_is_a_mean_whose_weights_fall_back_in_time():
   # Weights 1, 1/2, 1/4 from the newest value back.
-  found = distances.smooth([8.0, 2.0, 6.0], rate=0.5)
+  found = lines.smooth([8.0, 2.0, 6.0], rate=0.5)
   assert found == pytest.approx([8.0, (2 + 4) / 1.5, (6 + 1 + 2) / 1.75])
-  assert distances.smooth([3.0] * 5) == pytest.approx([3.0] * 5)
-  assert distances.smooth([]) == []
+  assert lines.smooth([3.0] * 5) == pytest.approx([3.0] * 5)
+  assert lines.smooth([]) == []
 
 
 def test_runs_stand_side_by_side(runs):
-  (drawing,) = distances.comparison_distances(runs)
+  (drawing,) = lines.comparison_distances(runs)
   titles = [axes.get_title() for axes in drawing.figure.axes]
   assert titles == ["short", "long", "", ""]
   top = drawing.figure.axes[1]
@@ -42,7 +42,7 @@ def test_runs_stand_side_by_side(runs):
   faint, strong = top.lines[2:4]
   np.testing.assert_allclose(faint.get_ydata(), measured, rtol=1e-6)
   np.testing.assert_allclose(
-    strong.get_ydata(), [0.0, *distances.smooth(measured[1:])], rtol=1e-6
+    strong.get_ydata(), [0.0, *lines.smooth(measured[1:])], rtol=1e-6
   )
   # Phase 4 moves farthest, and is still in the picture.
   assert top.get_ylim()[0] == 0 and top.get_ylim()[1] > 4.11
@@ -57,7 +57,7 @@ def test_runs_stand_side_by_side(runs):
 
 
 def test_numbers_are_both_measured_and_smoothed(runs):
-  (drawing,) = distances.comparison_distances(runs)
+  (drawing,) = lines.comparison_distances(runs)
   rows = [dict(zip(drawing.header, row, strict=True)) for row in drawing.rows]
   assert len(rows) == (3 + 5) * 4  # Phases, epochs 0 to 3.
   (row,) = [
@@ -70,4 +70,4 @@ def test_numbers_are_both_measured_and_smoothed(runs):
 
 
 def test_one_run_alone_is_not_compared(runs):
-  assert not [*distances.comparison_distances([runs[0], runs[2]])]
+  assert not [*lines.comparison_distances([runs[0], runs[2]])]

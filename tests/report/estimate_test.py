@@ -6,14 +6,14 @@ import pytest
 
 from mnemonics_jax import report
 from mnemonics_jax.progress import RunBegins, SeedBegins, StepReport
-from mnemonics_jax.report import estimate
+from mnemonics_jax.report import console
 
 
 @pytest.fixture
 def clock(monkeypatch):
   """Time stands still but for what a test adds to `clock[0]`."""
   now = [100.0]
-  monkeypatch.setattr(estimate.time, "monotonic", lambda: now[0])
+  monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
   return now
 
 
@@ -44,7 +44,7 @@ def test_the_duration_is_estimated_once_for_all_seeds(clock):
 )
 def test_no_estimate_where_phase_0_is_not_trained(clock, first):
   said = []
-  listener = estimate.Estimate(said.append)
+  listener = console.Estimate(said.append)
   listener(RunBegins(2, (0,), (50.0, 10.0)))
   listener(first)
   for step in range(20):
@@ -54,14 +54,14 @@ def test_no_estimate_where_phase_0_is_not_trained(clock, first):
 
 
 def test_durations():
-  assert estimate.format_duration(41.6) == "42 s"
-  assert estimate.format_duration(185) == "3 min 05 s"
-  assert estimate.format_duration(7800) == "2 h 10 min"
+  assert console.format_duration(41.6) == "42 s"
+  assert console.format_duration(185) == "3 min 05 s"
+  assert console.format_duration(7800) == "2 h 10 min"
 
 
 def test_what_phases_took_tells_what_is_left():
   """Work is 6 + 2 + 2 for each of two seeds; phases take 3 s a unit."""
-  remaining = estimate.Remaining((6.0, 2.0, 2.0), seeds=2)
+  remaining = console.Remaining((6.0, 2.0, 2.0), seeds=2)
   phases = [(0, 18.0), (1, 6.0), (2, 6.0)]
   left = [remaining.after(*one) for one in phases * 2]
   assert left == pytest.approx([42, 36, 30, 12, 6, 0])
@@ -69,14 +69,14 @@ def test_what_phases_took_tells_what_is_left():
 
 def test_phases_that_compile_are_forgotten():
   """The first two take 20 s more; the others 1 s, as they are of equal work."""
-  remaining = estimate.Remaining((1.0,) * 5, seeds=1)
+  remaining = console.Remaining((1.0,) * 5, seeds=1)
   left = [remaining.after(*one) for one in enumerate([21, 21, 1, 1, 1])]
   assert left == pytest.approx([84, 63, 2, 1, 0])
 
 
 def test_a_model_that_was_there_tells_nothing_of_what_is_left():
   """Phase 0 is read in a second, the others need 10 s a unit."""
-  remaining = estimate.Remaining((6.0, 2.0, 2.0), seeds=1)
+  remaining = console.Remaining((6.0, 2.0, 2.0), seeds=1)
   remaining.during(0, 0.9, 0.5)  # Its exemplars.
   assert remaining.after(0, 1.0, trained=False) == 0
   assert remaining.during(1, 0.5, 0.0) == 0
@@ -86,7 +86,7 @@ def test_a_model_that_was_there_tells_nothing_of_what_is_left():
 
 def test_a_run_that_continues_has_done_only_what_it_was_seen_doing():
   """It goes on where three quarters of phase 1 were done, and needs 8 s a unit."""
-  remaining = estimate.Remaining((4.0, 4.0, 4.0), seeds=1)
+  remaining = console.Remaining((4.0, 4.0, 4.0), seeds=1)
   assert remaining.during(1, 0.75, 5.0) == 0  # Nothing is known yet.
   assert remaining.during(1, 0.875, 9.0) == pytest.approx(8 * 4.5)
   assert remaining.after(1, 8.0) == pytest.approx(8 * 4)

@@ -8,7 +8,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import failures, figures
+from mnemonics_jax.report import figures, story
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -52,7 +52,7 @@ def test_what_was_little_from_the_start_is_not_forgotten(made):
 def test_what_is_far_behind_the_others_is_told(made):
   # In the end all classes have 70 % on average, and a quarter is 17.5 %.
   assert report.warning(made(0.18, first=0.18)) == ""
-  assert failures.failure(made(0.17, first=0.17)) == (
+  assert story.failure(made(0.17, first=0.17)) == (
     "The first three classes are hardly recognised: 17.0\u00a0% of the test"
     " images when new, 17.0\u00a0% at the end."
   )
@@ -62,8 +62,8 @@ def test_what_is_far_behind_the_others_is_told(made):
   # 3, 1 and 1 classes, of which 90, 60 and 10 % were known when they were new.
   one = made(0.8)
   one.results["runs"][0]["phases"][2]["by_group"]["head"][1] = 0.1
-  assert failures.failure(one).startswith("The class of phase 1 is hardly")
-  assert failures.failure(run) == (
+  assert story.failure(one).startswith("The class of phase 1 is hardly")
+  assert story.failure(run) == (
     "The classes of phases 0 to 2 are hardly recognised: 68.0\u00a0% of the test"
     " images when new, 8.8\u00a0% at the end."
   )
@@ -95,35 +95,35 @@ def confuse(run, *right, learned=None):
 def test_classes_that_are_never_predicted_are_named(made):
   run = confuse(made(0.0), 0, 0, 0, 9, 50, learned=(4, 5, 6, 9, 50))
   # 8, 10 and 12 % when they were new.
-  assert failures.failure(run) == (
+  assert story.failure(run) == (
     "The three oldest classes are never predicted: 10.0\u00a0% of the test images"
     " were recognised when new, 0\u00a0% at the end."
   )
-  assert failures.failure(confuse(made(0.8), 50, 50, 50, 50, 0)) == (
+  assert story.failure(confuse(made(0.8), 50, 50, 50, 50, 0)) == (
     "The newest class is never predicted."
   )
-  assert failures.failure(confuse(made(0.8), 50, 0, 50, 0, 50)) == (
+  assert story.failure(confuse(made(0.8), 50, 0, 50, 0, 50)) == (
     "The classes price $x_1 and class 3 are never predicted."
   )
-  assert failures.failure(confuse(made(0.8), 50, 0, 0, 0, 50)) == (
+  assert story.failure(confuse(made(0.8), 50, 0, 0, 0, 50)) == (
     "The classes price $x_1, cost $y^2$ & über ☃ and class 3 are never"
     " predicted."
   )
   many = made(0.8, groups=(4, 2, 2))
-  assert failures.failure(confuse(many, 50, 0, 50, 0, 0, 0, 0, 50)) == (
+  assert story.failure(confuse(many, 50, 0, 50, 0, 0, 0, 0, 50)) == (
     "Five of 8 classes, two of them from phase 0, are never predicted."
   )
-  assert failures.failure(confuse(made(0.8), 9, 8, 7, 6, 5)) == ""
+  assert story.failure(confuse(made(0.8), 9, 8, 7, 6, 5)) == ""
 
 
 def test_every_seed_must_never_predict_a_class(made):
   run = confuse(made(0.8, 0.8), 0, 50, 50, 50, 50)
-  assert failures.failure(run) == "The oldest class is never predicted."
+  assert story.failure(run) == "The oldest class is never predicted."
   np.savez(
     run.path / "seed_1" / "phase_02.npz",
     **{"confusion/final/head": np.eye(5, dtype=int)},
   )
-  assert failures.failure(run) == ""
+  assert story.failure(run) == ""
 
 
 def test_only_what_is_not_done_yet_is_advised(made):
@@ -147,7 +147,7 @@ def test_only_what_is_not_done_yet_is_advised(made):
 
 def test_where_nothing_is_to_be_forgotten_nothing_is_advised(made):
   joint = made(0.1, method="joint")
-  assert report.warning(joint) == failures.failure(joint) != ""
+  assert report.warning(joint) == story.failure(joint) != ""
   assert report.warning(made(0.1, groups=(5,))) == ""
 
 

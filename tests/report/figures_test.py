@@ -9,8 +9,8 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import drawing, images
-from mnemonics_jax.report.drawing import Drawing
+from mnemonics_jax.report import draw, pictures
+from mnemonics_jax.report.draw import Drawing
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -91,29 +91,29 @@ def test_memory_counts(workdir):
 
 
 def test_tiles_show_pixels_unchanged():
-  pictures = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
-  sheet = images.tile(pictures, columns=2)
+  tiles = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
+  sheet = pictures.tile(tiles, columns=2)
   # Two columns and two rows of 2 pixels with a gap of 2; the last is empty.
   assert sheet.shape == (6, 6, 4)
-  np.testing.assert_array_equal(sheet[0:2, 4:6, :3], pictures[1])
-  np.testing.assert_array_equal(sheet[4:6, 0:2, :3], pictures[2])
+  np.testing.assert_array_equal(sheet[0:2, 4:6, :3], tiles[1])
+  np.testing.assert_array_equal(sheet[4:6, 0:2, :3], tiles[2])
   assert sheet[..., 3].sum() == 255 * 3 * 4
 
 
 def test_small_images_grow_and_large_ones_shrink(workdir):
   with np.load(workdir / "seed_0" / "phase_02.npz") as file:
     original = file["memory/images"]
-  for entry, pictures in zip(
-    images.memory_images(load_run(workdir)), original, strict=True
+  for entry, tiles in zip(
+    pictures.memory_images(load_run(workdir)), original, strict=True
   ):
-    np.testing.assert_array_equal(entry.images, pictures)
-  grown = images.resize(original[0], images.sides(8, 8))
+    np.testing.assert_array_equal(entry.images, tiles)
+  grown = pictures.resize(original[0], pictures.sides(8, 8))
   assert grown.shape == (4, 32, 32, 3)
   np.testing.assert_array_equal(grown[:, ::4, ::4], original[0])
-  assert images.sides(224, 112) == images.reduced(224, 112) == (64, 32)
-  assert images.reduced(8, 8) == (8, 8)
+  assert pictures.sides(224, 112) == pictures.reduced(224, 112) == (64, 32)
+  assert pictures.reduced(8, 8) == (8, 8)
   # A browser shows pixels in whole numbers.
-  assert [images.zoom(s, s) for s in (8, 28, 32, 64)] == [7, 2, 2, 1]
+  assert [pictures.zoom(s, s) for s in (8, 28, 32, 64)] == [7, 2, 2, 1]
 
 
 def pixels(path):
@@ -131,9 +131,9 @@ def test_plots_lose_nothing_to_the_eye_and_exemplars_nothing_at_all(tmp_path):
     axes.set_axis_off()
     axes.imshow(noise, interpolation="nearest")
     item = Drawing("noise", figure, [], [], "Noise: ± “1”.", exact)
-    path = drawing.save(item, tmp_path)
+    path = draw.save(item, tmp_path)
     sizes[exact] = path.stat().st_size
-    assert drawing.finding(path) == "Noise: ± “1”."
+    assert draw.finding(path) == "Noise: ± “1”."
     whole = pixels(path)
     inner = whole[8:-8, 8:-8][:128, :128]
     assert (np.abs(inner - noise[: len(inner)]) == 0).all() == exact
@@ -158,7 +158,7 @@ def test_many_classes_and_phases(tmp_path):
 
 def test_every_picture_says_what_it_shows(workdir):
   shows = {
-    path.stem: drawing.finding(path)
+    path.stem: draw.finding(path)
     for path in (workdir / "figures").glob("*.png")
   }
   assert shows["phase_curve"] == (

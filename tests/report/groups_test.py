@@ -6,7 +6,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import figures, groups, summary, tables
+from mnemonics_jax.report import figures, group, story, tables
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -26,25 +26,25 @@ def test_runs_on_other_data_are_apart(tmp_path):
 
   one = make(tmp_path, "one", seeds=(0,))
   other = make(tmp_path, "other", exemplars="mnemonics", seeds=(0,))
-  assert [g.runs for g in groups.by_data([one, other])] == [[one, other]]
-  assert groups.by_data([one])[0].title == "digits"
+  assert [g.runs for g in group.by_data([one, other])] == [[one, other]]
+  assert group.by_data([one])[0].title == "digits"
   # Other images under the same names.
-  apart = groups.by_data([data(one, data=1), data(other, data=2)])
+  apart = group.by_data([data(one, data=1), data(other, data=2)])
   assert [g.title for g in apart] == ["digits, data 1", "digits, data 2"]
   # Where one of them does not know, names decide.
-  assert len(groups.by_data([data(one, data=1), other])) == 1
+  assert len(group.by_data([data(one, data=1), other])) == 1
   # Another data set, another order, more classes.
   cifar = make(tmp_path, "cifar", seeds=(0,))
   cifar.results["dataset"] = "cifar"
   turned = make(tmp_path, "turned", names=list("edcba"), seeds=(0,))
   more = make(tmp_path, "more", groups=(3, 1, 1, 1), seeds=(0,))
-  found = groups.by_data([one, cifar, other, more])
+  found = group.by_data([one, cifar, other, more])
   assert [g.runs for g in found] == [[one, other, more], [cifar]]
   assert [g.title for g in found] == ["digits", "cifar"]
-  found = groups.by_data([one, turned, more])
+  found = group.by_data([one, turned, more])
   assert [g.runs for g in found] == [[one, more], [turned]]
   assert [g.title for g in found] == ["digits, 6 classes", "digits, 5 classes"]
-  found = groups.by_data([one, turned])
+  found = group.by_data([one, turned])
   assert found[1].title == "digits, 5 classes: e, d, c and two more"
 
 
@@ -71,8 +71,8 @@ def test_the_page_never_compares_other_data(tmp_path, few_figures):
 
 def test_runs_in_other_phases_are_compared_point_by_point(tmp_path):
   runs = [make(tmp_path, "a"), make(tmp_path, "b", groups=(2, 1, 1, 1))]
-  assert len(groups.by_data(runs)) == 1
-  text = summary.compare(["a", "b"], runs)
+  assert len(group.by_data(runs)) == 1
+  text = story.compare(["a", "b"], runs)
   assert "averages cannot be compared" in text
   assert "above the same number of classes can" in text
   table = tables.comparison_table("ab", [r.results for r in runs], "head")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mnemonics_jax.report.labels import common_title, labels
+from mnemonics_jax.report.group import common_title, labels
 from mnemonics_jax.runs.finished import Run
 
 

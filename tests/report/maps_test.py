@@ -5,7 +5,7 @@ import pytest
 from support import report_fixture
 from support.mapped_run import write
 
-from mnemonics_jax.report import maps, panels
+from mnemonics_jax.report import maps
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -89,13 +89,13 @@ def test_only_like_runs_are_compared(runs, tmp_path, calls):
   other = report_fixture.write(tmp_path / "a", groups=(4, 1), learned=True)
   without = report_fixture.write(tmp_path / "b")
   others = [load_run(other), load_run(without)]
-  assert panels.mapped_runs([*runs, *others]) == runs
+  assert maps.mapped_runs([*runs, *others]) == runs
   assert not [*maps.comparison_map([runs[0], *others])]
   assert not [*maps.feature_map(others[1])]
 
 
 def test_embedding_repeats_itself_and_keeps_classes_together(runs):
-  found = panels.panels(runs[0], range(5))
+  found = maps.panels(runs[0], range(5))
   features = np.concatenate([panel.features for panel in found])
   labels = np.concatenate([panel.labels for panel in found])
   points = maps.embed(features)
@@ -107,7 +107,7 @@ def test_embedding_repeats_itself_and_keeps_classes_together(runs):
 
 
 def test_embedding_looks_at_directions_only(runs):
-  features = panels.panels(runs[0], range(5))[0].features.astype(np.float64)
+  features = maps.panels(runs[0], range(5))[0].features.astype(np.float64)
   # Powers of two change no digit of what is left after normalising.
   scales = 2.0 ** (np.arange(len(features)) % 4)
   np.testing.assert_array_equal(
@@ -174,7 +174,7 @@ def test_the_map_tells_how_well_clouds_are_apart(runs, calls, monkeypatch):
 
 
 def test_equal_features_have_no_map(runs, monkeypatch, calls):
-  panel = panels.panels(runs[0], range(5))[0]
+  panel = maps.panels(runs[0], range(5))[0]
   same = panel._replace(features=np.ones_like(panel.features))
   monkeypatch.setattr(maps, "panels", lambda *_: [same])
   assert not [*maps.feature_map(runs[0])]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support import report_fixture
 
-from mnemonics_jax.report import matrices
+from mnemonics_jax.report import pictures
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -15,7 +15,7 @@ def run(tmp_path_factory):
 
 
 def test_accuracy_is_the_mean_over_seeds_below_the_diagonal(run):
-  head, nme = matrices.accuracy_matrices(run)
+  head, nme = pictures.accuracy_matrices(run)
   assert (head.name, nme.name) == (
     "accuracy_matrix_head",
     "accuracy_matrix_nme",
@@ -32,7 +32,7 @@ def test_accuracy_is_the_mean_over_seeds_below_the_diagonal(run):
 
 
 def test_confusions_are_counted_over_all_seeds(run):
-  head, nme = matrices.confusion_matrices(run)
+  head, nme = pictures.confusion_matrices(run)
   counts = np.array([row[2:] for row in head.rows])
   one, other = (report_fixture.confusion((3, 1, 1), n) for n in (15, 14))
   np.testing.assert_array_equal(counts, one + other)
@@ -46,4 +46,4 @@ def test_without_arrays_there_is_nothing_to_count(tmp_path):
   path = report_fixture.write(tmp_path / "run", groups=(1, 1), seeds=(0,))
   for file in path.glob("seed_*/*.npz"):
     file.unlink()
-  assert list(matrices.confusion_matrices(load_run(path))) == []
+  assert list(pictures.confusion_matrices(load_run(path))) == []

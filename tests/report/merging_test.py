@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from support import report_fixture
 
-from mnemonics_jax.report.merging import merge_seeds
+from mnemonics_jax.report.group import merge_seeds
 from mnemonics_jax.runs.finished import load_run
 
 

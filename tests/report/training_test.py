@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from support import report_fixture
 
-from mnemonics_jax.report.training import training_curves
+from mnemonics_jax.report.lines import training_curves
 from mnemonics_jax.runs.finished import Run, load_run
 
 
@@ -50,7 +50,7 @@ def test_of_an_epoch_that_was_repeated_the_last_counts(drawn):
     epoch(0, 0, "train", 0, loss=3.0), epoch(0, 0, "train", 0, loss=1.5)
   )
   (row,) = table(drawing)
-  assert (row["loss"], row["accuracy"]) == ("1.5", "")
+  assert (row["loss"], row["accuracy"]) == (1.5, None)
 
 
 def test_it_says_how_training_ended_in_the_first_seed(drawn):

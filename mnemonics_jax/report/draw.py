@@ -1,12 +1,13 @@
-"""The look that all figures share, and how one is saved with its numbers."""
+"""The look of all figures, and how a figure is saved with its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import csv
 import io
 from pathlib import Path
 from typing import Any, NamedTuple
 import warnings
 
+import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image, PngImagePlugin
 
@@ -58,8 +59,8 @@ class Drawing(NamedTuple):
     figure: the picture.
     header: column names of the numbers.
     rows: the numbers, one list per line.
-    finding: what the picture shows, in a sentence for those who do not see it.
-    exact: whether the colour of every pixel matters, as in photographs.
+    finding: a sentence that says what the picture shows: caption and alt text.
+    exact: keep the colour of every pixel, as photographs need.
   """
 
   name: str
@@ -73,22 +74,25 @@ class Drawing(NamedTuple):
 _DESCRIPTION = "Description"  # A keyword of the PNG standard.
 
 
-def save(drawing: Drawing, directory: Path) -> Path:
-  """Writes NAME.png and NAME.csv, returns the picture's path.
+def save_all(drawings: Iterable[Drawing], directory: Path) -> list[Path]:
+  """Draws and saves figures one by one, all in the same look."""
+  with matplotlib.rc_context(STYLE):
+    return [save(drawing, directory) for drawing in drawings]
 
-  The picture carries its finding, which `finding` reads.
-  """
+
+def save(drawing: Drawing, directory: Path) -> Path:
+  """Writes NAME.png with its finding and NAME.csv; returns the PNG's path."""
   directory.mkdir(parents=True, exist_ok=True)
   path = directory / f"{drawing.name}.png"
   raw = io.BytesIO()
   with warnings.catch_warnings():
-    # A name in a script without glyphs here is drawn as boxes, not a problem.
+    # Names in scripts that the font lacks are drawn as boxes.
     warnings.filterwarnings("ignore", message="Glyph .* missing from")
     drawing.figure.savefig(
       raw, format="png", bbox_inches="tight", pad_inches=0.08
     )
   picture = Image.open(raw).convert("RGB")
-  if not drawing.exact:  # A third of the size, and no difference to the eye.
+  if not drawing.exact:  # A third of the size, with no visible difference.
     picture = picture.quantize(256, dither=Image.Dither.NONE)
   description = PngImagePlugin.PngInfo()
   description.add_itxt(_DESCRIPTION, drawing.finding)
@@ -97,30 +101,26 @@ def save(drawing: Drawing, directory: Path) -> Path:
   text = io.StringIO()
   writer = csv.writer(text, lineterminator="\n")
   writer.writerow(drawing.header)
-  writer.writerows(drawing.rows)
+  writer.writerows(map(cell, row) for row in drawing.rows)
   files.write_text(path.with_suffix(".csv"), text.getvalue())
   return path
 
 
 def finding(path: Path) -> str:
-  """What a picture shows in words, as `save` wrote it; else its name."""
+  """The sentence that `save` wrote into a picture; without one, its name."""
   with Image.open(path) as picture:
     return str(picture.info.get(_DESCRIPTION, path.stem.replace("_", " ")))
 
 
 def size(path: Path) -> tuple[int, int]:
-  """Width and height at which a page shows a picture, for dense screens too."""
+  """Width and height of a picture on a page, in pixels of the page."""
   with Image.open(path) as picture:
     width, height = picture.size
   return round(0.75 * width), round(0.75 * height)
 
 
-def number(value: float | None, scale: float = 1.0) -> str:
-  """A CSV cell: short, exact to six digits, empty when there is no value."""
-  return "" if value is None else f"{scale * value:.6g}"
-
-
-def shorten(text: str, length: int = 18) -> str:
-  """One line of at most `length` characters, for labels."""
-  text = " ".join(text.split())
-  return text if len(text) <= length else text[: length - 1] + "…"
+def cell(value: Any) -> str:
+  """A CSV cell: numbers exact to six digits, None empty, the rest as it is."""
+  if value is None:
+    return ""
+  return f"{value:.6g}" if isinstance(value, float) else str(value)

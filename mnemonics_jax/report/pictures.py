@@ -1,0 +1,503 @@
+"""The memory as pictures: the exemplars of each class, tiled."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+import numpy as np
+from PIL import Image
+
+from mnemonics_jax.report.draw import INK, Drawing
+from mnemonics_jax.report.lines import MOVING
+from mnemonics_jax.report.tables import readouts
+from mnemonics_jax.report.words import capital, count, share, shorten
+from mnemonics_jax.runs.finished import Run
+
+_SIDE = 32  # Smaller images are enlarged to about this side ...
+_MAX_SIDE = 64  # ... and larger ones reduced to this.
+_GAP = 2
+_COLUMNS = 10
+_MAX_PIXELS = 1_200_000  # Of all pictures of a sheet together.
+_PAGE_PIXELS = 420_000  # Of those on a page: about a megabyte.
+_ZOOMED = 56  # Pixels of a screen for the side of a small image.
+_MAX_CLASSES = 120
+_MAX_SHOWN = 20
+
+
+class ClassImages(NamedTuple):
+  """Some exemplars of one class.
+
+  Attributes:
+    index: position of the class in the learned order.
+    name: the class name.
+    phase: the phase that brought it.
+    count: exemplars the memory holds of it.
+    images: those shown, uint8 [shown, h, w, 3].
+  """
+
+  index: int
+  name: str
+  phase: int
+  count: int
+  images: np.ndarray
+
+
+def memory_images(run: Run, pixels: int = _PAGE_PIXELS) -> list[ClassImages]:
+  """What the first seed's memory holds at the end, as far as can be shown.
+
+  Args:
+    run: whose memory.
+    pixels: of all images together, about.
+  """
+  groups = run.results["classes_per_phase"]
+  arrays = run.arrays(run.results["seeds"][0], len(groups) - 1)
+  if "memory/images" not in arrays or "memory/counts" not in arrays:
+    return []
+  images, counts = arrays["memory/images"], arrays["memory/counts"]
+  phase_of = np.repeat(np.arange(len(groups)), groups)
+  classes = np.arange(min(len(images), len(phase_of)))
+  if len(classes) > _MAX_CLASSES:
+    classes = np.unique(
+      np.linspace(0, len(classes) - 1, _MAX_CLASSES, dtype=int)
+    )
+  side = reduced(*images.shape[2:4])
+  room = pixels // (len(classes) * side[0] * side[1])
+  shown = int(np.clip(room, 1, _MAX_SHOWN))
+  if shown > _COLUMNS:  # Only whole rows.
+    shown -= shown % _COLUMNS
+  return [
+    ClassImages(
+      int(c),
+      run.results["class_names"][c],
+      int(phase_of[c]),
+      int(counts[c]),
+      resize(images[c, : min(int(counts[c]), shown)], side),
+    )
+    for c in classes
+  ]
+
+
+def tile(
+  images: np.ndarray, columns: int = _COLUMNS, gap: int = _GAP
+) -> np.ndarray:
+  """Images side by side in rows, as RGBA with transparent gaps."""
+  n, h, w, _ = images.shape
+  columns = max(min(columns, n), 1)
+  rows = max(-(-n // columns), 1)
+  sheet = np.zeros(
+    (rows * (h + gap) - gap, columns * (w + gap) - gap, 4), np.uint8
+  )
+  for index, image in enumerate(images):
+    y, x = divmod(index, columns)
+    y, x = y * (h + gap), x * (w + gap)
+    sheet[y : y + h, x : x + w, :3] = image
+    sheet[y : y + h, x : x + w, 3] = 255
+  return sheet
+
+
+def memory_grid(run: Run) -> Iterator[Drawing]:
+  """All classes of the memory on one sheet."""
+  classes = memory_images(run, _MAX_PIXELS)
+  if not classes or not any(len(c.images) for c in classes):
+    return
+  side = sides(*classes[0].images.shape[1:3])
+  sheets = [tile(resize(c.images, side)) for c in classes]
+  height = max(sheet.shape[0] for sheet in sheets)
+  width = max(max(sheet.shape[1] for sheet in sheets), 3 * _SIDE)
+  label, space = 22, 20  # Pixels above each sheet and between columns.
+  # About as wide as high, so that many classes stay readable.
+  area = len(sheets) * (height + label) * (width + space)
+  columns = int(np.clip(round(np.sqrt(area) / (width + space)), 1, 6))
+  rows = -(-len(sheets) // columns)
+  canvas = np.zeros(
+    (rows * (height + label) + space, columns * (width + space), 4), np.uint8
+  )
+  # At 200 dots per inch a pixel becomes 2 by 2: for sheets that stay small.
+  size = canvas.shape[1] / 100, canvas.shape[0] / 100
+  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
+  axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+  axes.set_axis_off()
+  for index, (entry, sheet) in enumerate(zip(classes, sheets, strict=True)):
+    column, row = divmod(index, rows)
+    x, y = column * (width + space) + space // 2, row * (height + label) + label
+    canvas[y : y + sheet.shape[0], x : x + sheet.shape[1]] = sheet
+    name = f"{shorten(entry.name, width // 9)} (phase {entry.phase})"
+    axes.text(x, y - 5, name, fontsize=7, color=INK)
+  axes.imshow(canvas, interpolation="nearest")
+  header = ["index", "class", "phase", "images", "shown"]
+  rows_ = [[c.index, c.name, c.phase, c.count, len(c.images)] for c in classes]
+  total = sum(c.count for c in classes)
+  finding = f"{total} exemplars of {len(classes)} classes."
+  yield Drawing("memory", figure, header, rows_, finding, exact=True)
+
+
+def reduced(height: int, width: int) -> tuple[int, int]:
+  """Size of an image, made smaller if it is large."""
+  factor = min(_MAX_SIDE / max(height, width), 1.0)
+  return max(round(factor * height), 1), max(round(factor * width), 1)
+
+
+def sides(height: int, width: int) -> tuple[int, int]:
+  """Size at which images are drawn: whole factors up, any factor down."""
+  height, width = reduced(height, width)
+  factor = max(_SIDE // max(height, width), 1)
+  return factor * height, factor * width
+
+
+def zoom(height: int, width: int) -> int:
+  """How many times larger a browser should show the pixels of an image."""
+  return max(round(_ZOOMED / max(height, width)), 1)
+
+
+def resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:
+  """uint8 images in colour at another size."""
+  if images.shape[-1] == 1:
+    images = np.repeat(images, 3, axis=-1)
+  height, width = side
+  resampling = Image.Resampling.NEAREST
+  if images.shape[1] > height:
+    resampling = Image.Resampling.LANCZOS
+  resized = [
+    np.asarray(Image.fromarray(i).resize((width, height), resampling))
+    for i in images
+  ]
+  return np.asarray(resized, np.uint8).reshape(-1, height, width, 3)
+
+
+_GAINS = (100, 50, 20, 10, 5, 2, 1)
+_GREY = 128
+
+
+class Change(NamedTuple):
+  """Some exemplars of a phase before and after a stage.
+
+  Attributes:
+    phase: the phase.
+    labels: their classes, in the learned order.
+    before: uint8 images [n, h, w, c] as the stage found them.
+    after: the same as the stage left them.
+  """
+
+  phase: int
+  labels: np.ndarray
+  before: np.ndarray
+  after: np.ndarray
+
+
+def load(run: Run, stage: str) -> list[Change]:
+  """What the first seed saved of a stage, phase by phase."""
+  found = []
+  for phase in range(len(run.results["classes_per_phase"])):
+    arrays = run.arrays(run.results["seeds"][0], phase, f"changed/{stage}/")
+    names = [f"changed/{stage}/{n}" for n in ("labels", "before", "after")]
+    if all(name in arrays and len(arrays[name]) for name in names):
+      found.append(Change(phase, *(arrays[name] for name in names)))
+  return found
+
+
+def amplification(changes: Sequence[Change]) -> int:
+  """The factor that makes changes visible, the same for all phases.
+
+  It fits 99 of 100 pixels into the range of an image; the rest is cut off.
+  """
+  moved = np.concatenate(
+    [np.abs(_signed(c.before, c.after)).ravel() for c in changes]
+  )
+  most = np.percentile(moved, 99) or moved.max()
+  return next((g for g in _GAINS if most and g * most < _GREY), 1)
+
+
+def difference(before: np.ndarray, after: np.ndarray, gain: int) -> np.ndarray:
+  """after − before, times `gain`, around grey: grey means no change."""
+  shifted = _GREY + gain * _signed(before, after)
+  return np.clip(shifted, 0, 255).astype(np.uint8)
+
+
+def grids(run: Run) -> Iterator[Drawing]:
+  """One sheet per stage and phase: before, after, difference, by class."""
+  for stage in MOVING:
+    changes = load(run, stage)
+    gain = amplification(changes) if changes else 1
+    for change in changes:
+      yield _sheet(run, stage, change, gain)
+
+
+def sheet_name(stage: str, phase: int) -> str:
+  return f"exemplars_{MOVING[stage][0]}_{phase:02d}"
+
+
+def _signed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+  return after.astype(np.int32) - before.astype(np.int32)
+
+
+def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
+  """A row per class; its exemplars beside each other, three pictures each."""
+  height, width = sides(*change.before.shape[1:3])
+  shown = (
+    change.before,
+    change.after,
+    difference(change.before, change.after, gain),
+  )
+  shown = [resize(pictures, (height, width)) for pictures in shown]
+  classes = np.unique(change.labels)
+  members = [np.flatnonzero(change.labels == label) for label in classes]
+  group = 3 * (width + _GAP) + 3 * _GAP
+  columns = max(map(len, members))
+  # Letters grow with the images, as the page shows all sheets at one width;
+  # names of all classes have room, so that no phase differs from the others.
+  names = [shorten(name, 16) for name in run.results["class_names"]]
+  scale = max((group * columns + 60) / 260, 1.0)
+  left = round(scale * max(6.2 * max(map(len, names)) + 4, 56))
+  top, step = round(14 * scale), height + 3 * _GAP
+  canvas = np.zeros(
+    (top + step * len(classes), left + group * columns, 4), np.uint8
+  )
+  size = canvas.shape[1] / 100, canvas.shape[0] / 100
+  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
+  axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+  axes.set_axis_off()
+  large, small = ({"fontsize": s * scale, "color": INK} for s in (7, 6))
+  axes.text(0, top - 4, f"phase {change.phase}", **large)
+  for column in range(columns):
+    for index, word in enumerate(("before", "after", f"×{gain}")):
+      x = left + column * group + index * (width + _GAP) + width / 2
+      axes.text(x, top - 4, word, ha="center", **small)
+  rows = []
+  for row, (label, indices) in enumerate(zip(classes, members, strict=True)):
+    name, y = run.results["class_names"][label], top + row * step
+    axes.text(0, y + height / 2, names[label], va="center", **large)
+    for column, index in enumerate(indices):
+      for place, pictures in enumerate(shown):
+        x = left + column * group + place * (width + _GAP)
+        canvas[y : y + height, x : x + width, :3] = pictures[index]
+        canvas[y : y + height, x : x + width, 3] = 255
+      moved = np.abs(_signed(change.before[index], change.after[index]))
+      moves = float(moved.mean()), int(moved.max())
+      rows.append([int(label), name, column, *moves, gain])
+  axes.imshow(canvas, interpolation="nearest")
+  header = ["class_index", "class", "image", "mean_change", "max_change"]
+  return Drawing(
+    sheet_name(stage, change.phase),
+    figure,
+    [*header, "amplification"],
+    rows,
+    extent(change),
+    exact=True,
+  )
+
+
+def extent(change: Change) -> str:
+  """How much the images of a sheet have changed, in words."""
+  moved = np.abs(_signed(change.before, change.after))
+  return (
+    f"Phase {change.phase}: pixels changed by {moved.mean():.2g} grey levels on "
+    f"average and by {moved.max()} at most."
+  )
+
+
+class Strip(NamedTuple):
+  """An image before and after, and the difference.
+
+  Attributes:
+    pixels: the three side by side, RGBA.
+    moved: grey levels by which pixels have changed, on average.
+  """
+
+  pixels: np.ndarray
+  moved: float
+
+
+def strips(change: Change, gain: int, most: int) -> dict[int, list[Strip]]:
+  """By class: a strip of each image.
+
+  Args:
+    change: some exemplars.
+    gain: amplifies the difference.
+    most: how many classes, evenly spaced.
+  """
+  kinds = [
+    resize(pictures, reduced(*pictures.shape[1:3]))
+    for pictures in (
+      change.before,
+      change.after,
+      difference(change.before, change.after, gain),
+    )
+  ]
+  moved = np.abs(_signed(change.before, change.after)).mean((1, 2, 3))
+  return {
+    label: [
+      Strip(
+        tile(np.stack([kind[index] for kind in kinds]), gap=1),
+        float(moved[index]),
+      )
+      for index in np.flatnonzero(change.labels == label)
+    ]
+    for label in evenly(np.unique(change.labels).tolist(), most)
+  }
+
+
+def evenly(items: Sequence, most: int) -> list:
+  """At most so many of the items, from the first to the last."""
+  places = np.linspace(0, len(items) - 1, min(len(items), most))
+  return [items[i] for i in places.round().astype(int)]
+
+
+_CMAP = "Blues"
+
+
+def accuracy_matrices(run: Run) -> Iterator[Drawing]:
+  """Row: after a phase. Column: the classes that a phase brought."""
+  phases = len(run.results["classes_per_phase"])
+  for name in readouts(run.results):
+    matrix = np.full((phases, phases), np.nan)
+    for row in range(phases):
+      groups = [r["phases"][row]["by_group"][name] for r in run.results["runs"]]
+      matrix[row, : row + 1] = 100 * np.mean(np.array(groups, float), axis=0)
+    yield _accuracy_matrix(run, name, matrix)
+
+
+def _accuracy_matrix(run: Run, readout: str, matrix: np.ndarray) -> Drawing:
+  phases = len(matrix)
+  figure = Figure(figsize=(4.8, 3.9), layout="constrained")
+  axes = figure.subplots()
+  low = min(10 * np.floor(np.nanmin(matrix) / 10), 90.0)
+  image = axes.imshow(matrix, cmap=_CMAP, vmin=low, vmax=100)
+  if phases <= 12:
+    digits = 1 if phases <= 7 else 0
+    for row, column in np.ndindex(matrix.shape):
+      value = matrix[row, column]
+      axes.text(
+        column,
+        row,
+        "" if np.isnan(value) else f"{value:.{digits}f}",
+        ha="center",
+        va="center",
+        fontsize=9 if phases <= 7 else 8,
+        color="white" if value > low + 0.6 * (100 - low) else INK,
+      )
+  every = 1 + phases // 16
+  ticks = range(0, phases, every)
+  axes.set_xticks(ticks, [str(t) for t in ticks])
+  axes.set_yticks(ticks, [str(t) for t in ticks])
+  axes.set_xlabel("classes that came in phase")
+  axes.set_ylabel("after phase")
+  axes.set_title(f"read-out {readout}")
+  axes.grid(False)
+  axes.spines[:].set_visible(False)
+  axes.tick_params(length=0)
+  figure.colorbar(image, ax=axes, shrink=0.8, label="accuracy (%)")
+  header = ["after_phase", "classes_of_phase", "classes", "accuracy_percent"]
+  groups = run.results["classes_per_phase"]
+  rows = [
+    [row, column, groups[column], float(matrix[row, column])]
+    for row, column in zip(*np.tril_indices(phases), strict=True)
+    if not np.isnan(matrix[row, column])
+  ]
+  return Drawing(
+    f"accuracy_matrix_{readout}", figure, header, rows, _losses(readout, matrix)
+  )
+
+
+def _losses(readout: str, matrix: np.ndarray) -> str:
+  """What is left of the first classes, and which are known least."""
+  first, end = matrix[0, 0] / 100, matrix[-1] / 100
+  if len(matrix) == 1 or np.isnan([first, end[0]]).any():
+    return f"Accuracy of {readout} by the phase in which classes came."
+  worst = int(np.nanargmin(end))
+  text = (
+    f"On the classes of phase 0, {readout} has {share(first)} when they are new "
+    f"and {share(end[0])} at the end"
+  )
+  if worst:
+    text += f"; least at the end on those of phase {worst}, {share(end[worst])}"
+  return text + "."
+
+
+def confusion_matrices(run: Run) -> Iterator[Drawing]:
+  """Counts over all seeds after the last phase, one matrix per read-out."""
+  last = len(run.results["classes_per_phase"]) - 1
+  saved = [run.arrays(seed, last) for seed in run.results["seeds"]]
+  for name in readouts(run.results):
+    key = f"confusion/final/{name}"
+    counts = [arrays[key] for arrays in saved if key in arrays]
+    if counts:
+      yield _confusion_matrix(run, name, np.sum(counts, axis=0))
+
+
+def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
+  n = len(counts)
+  names = run.results["class_names"][:n]
+  totals = counts.sum(axis=1, keepdims=True)
+  shares = 100 * counts / np.maximum(totals, 1)
+  figure = Figure(figsize=(5.2, 4.6), layout="constrained")
+  axes = figure.subplots()
+  # The square root brings out the rare confusions beside the diagonal.
+  norm = PowerNorm(0.5, vmin=0, vmax=100)
+  image = axes.imshow(shares, cmap=_CMAP, norm=norm, interpolation="nearest")
+  borders = np.cumsum(run.results["classes_per_phase"])
+  thin = {"linewidth": 0.7 if n <= 25 else 0.5, "alpha": 0.5}
+  for border in borders[borders < n]:
+    axes.axhline(border - 0.5, color=INK, **thin)
+    axes.axvline(border - 0.5, color=INK, **thin)
+  if n <= 25:
+    short = [shorten(name, 12) for name in names]
+    turn = 90 if max(map(len, short)) > 3 else 0
+    axes.set_xticks(range(n), short, rotation=turn, fontsize=8)
+    axes.set_yticks(range(n), short, fontsize=8)
+    kind = "class"
+  else:
+    middles = borders - np.diff(borders, prepend=0) / 2 - 0.5
+    ticks = [0]
+    for phase, middle in enumerate(middles):
+      if middle - middles[ticks[-1]] >= n / 18:  # Room for the last label.
+        ticks.append(phase)
+    axes.set_xticks(middles[ticks], [str(t) for t in ticks])
+    axes.set_yticks(middles[ticks], [str(t) for t in ticks])
+    kind = "class, by the phase it came in"
+  if n <= 12:
+    for row, column in zip(*np.nonzero(counts), strict=True):
+      value = shares[row, column]
+      axes.text(
+        column,
+        row,
+        f"{value:.0f}",
+        ha="center",
+        va="center",
+        fontsize=8,
+        color="white" if value > 40 else INK,
+      )
+  axes.set_xlabel(f"predicted {kind}")
+  axes.set_ylabel(f"true {kind}")
+  axes.set_title(f"read-out {readout}")
+  axes.grid(False)
+  axes.tick_params(length=0)
+  figure.colorbar(
+    image,
+    ax=axes,
+    shrink=0.8,
+    label="share of the true class (%)",
+    ticks=[0, 1, 5, 20, 50, 100],
+  )
+  header = ["true_index", "true_class", *names]
+  rows = [[i, names[i], *map(int, counts[i])] for i in range(n)]
+  return Drawing(
+    f"confusion_{readout}", figure, header, rows, _errors(names, shares)
+  )
+
+
+def _errors(names: Sequence[str], shares: np.ndarray) -> str:
+  """The most frequent confusion, and how many classes are never predicted."""
+  errors = shares * (1 - np.eye(len(names)))
+  true, taken = divmod(int(errors.argmax()), len(names))
+  if not errors.any():
+    return "No test image is taken for another class."
+  text = (
+    f"Most frequent confusion: {errors[true, taken]:.0f}\u00a0% of "
+    f"{shorten(names[true])} are taken for {shorten(names[taken])}."
+  )
+  never = int((shares.sum(axis=0) == 0).sum())
+  if never:
+    verb = "is" if never == 1 else "are"
+    text += f" {capital(count(never, 'class'))} {verb} never predicted."
+  return text
