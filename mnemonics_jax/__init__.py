@@ -1,4 +1,28 @@
-"""Mnemonics training in JAX: class-incremental learning with learned exemplars.
+"""Class-incremental learning in JAX, with exemplars that are learned.
+
+Teach a classifier new classes, one call for each group of them:
+
+  from mnemonics_jax import Learner, data
+
+  digits = data.load("digits")
+  images, labels = digits.train_images, digits.train_labels
+  learner = Learner("resnet8", memory="per_class:5", augment="crop")
+  known = learner.learn(None, images[labels < 5], labels[labels < 5])
+  known = learner.learn(known, images[labels == 5], labels[labels == 5])
+  learner.predict(known, digits.test_images[:4])
+
+Run an experiment, with checkpoints, measurements and a report:
+
+  from mnemonics_jax import data, methods, networks, phase, runs
+
+  stream = data.stream(data.load("digits"), phases=5)
+  network = networks.resnet8(
+    image_shape=stream.image_shape, mean=stream.mean, std=stream.std
+  )
+  config = phase.Config(network, methods.LUCIR(), stream.shape)
+  results = runs.run(config, stream, "my_run")
+
+To learn exemplars for a JAX model of your own, see `help(mnemonics_jax.bilevel)`.
 
 The words used throughout, and the paper's symbols for them:
 
@@ -11,17 +35,6 @@ The words used throughout, and the paper's symbols for them:
   meta level    moving exemplars by the gradient through that training (β)
   head, nme     the two read-outs: classifier head, nearest mean of exemplars
   old, new      classes of earlier phases, classes of this one; both are `seen`
-
-A whole run, from data to results:
-
-  from mnemonics_jax import data, methods, networks, phase, runs
-
-  stream = data.stream(data.load("digits"), phases=5)
-  network = networks.resnet8(
-    image_shape=stream.image_shape, mean=stream.mean, std=stream.std
-  )
-  config = phase.Config(network, methods.LUCIR(), stream.shape)
-  results = runs.run(config, stream, "my_run")
 """
 
 from typing import TYPE_CHECKING
@@ -71,6 +84,7 @@ __all__ = [
   "runs",
 ]
 
+# The module of each name that is not a module of this package itself.
 _HOMES = {
   "Batch": "types",
   "Exemplars": "types",
@@ -83,15 +97,8 @@ _HOMES = {
   "UserError": "errors",
   "__version__": "version",
   "augment": "nn.augment",
-  "bilevel": "bilevel",
-  "data": "data",
-  "losses": "losses",
-  "memory": "memory",
-  "methods": "methods",
   "networks": "nn.networks",
-  "phase": "phase",
-  "protocol": "protocol",
-  "report": "report",
-  "runs": "runs",
 }
-__getattr__, __dir__ = lazy.attach(__name__, _HOMES)
+__getattr__, __dir__ = lazy.attach(
+  __name__, {name: _HOMES.get(name, name) for name in __all__}
+)

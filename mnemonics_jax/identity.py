@@ -1,22 +1,25 @@
-"""What a configuration is, as JSON: the key of whatever was made with it.
+"""Configurations as JSON under stable names, and the hashes made of them.
 
-Equal configurations have equal identities, whatever the process. A field that
-does not change the result stays out of them:
+Equal configurations have equal identities in every process. A field that does not
+change the result stays out of them:
 
   remat: bool = dataclasses.field(default=False, metadata={"identity": False})
 """
 
 import dataclasses
+import hashlib
 import importlib
+import json
+import sys
 from typing import Any
 
-from flax import linen as nn
+import numpy as np
 
-# What flax adds to the fields of every module: where it hangs, not what it is.
+# Fields that flax adds to every module: they tell where it hangs, not what it is.
 _OF_FLAX = ("parent", "name")
 
-# Files hold the name under which a class was first written. A class that moves gets
-# a line here, {first name: where it is now}, and keeps that name for ever.
+# Files contain the name under which a class was first written. A class that moves
+# gets a line here, {first name: where it is now}, and keeps that name for ever.
 _MOVED: dict[str, str] = {
   "mnemonics_jax.nn.batch_norm.BatchNorm": "mnemonics_jax.nn.layers.BatchNorm",
   "mnemonics_jax.nn.jpeg.JpegLoss": "mnemonics_jax.nn.pixels.JpegLoss",
@@ -30,8 +33,8 @@ def identity(value: Any) -> Any:
   """A configuration as nested lists, dicts, numbers and strings.
 
   Equal for equal values only: classes are given with their modules, fields with
-  their names. Code is not part of it: a class that computes something else
-  under its old name keeps its identity.
+  their names. Code is no part of it: a class that computes something else under its
+  old name keeps its identity.
 
   >>> from mnemonics_jax.nn.heads import CosineHead
   >>> identity((CosineHead(sigma=4.0), "head"))
@@ -50,18 +53,25 @@ def identity(value: Any) -> Any:
     if names := getattr(value, "_fields", ()):
       return _named(value, names)
     return [identity(part) for part in value]
-  if isinstance(value, nn.Module) or _is_frozen(value):
-    names = [
-      field.name
-      for field in dataclasses.fields(value)  # pyright: ignore[reportArgumentType]
-      if field.metadata.get("identity", True)
-      and not (isinstance(value, nn.Module) and field.name in _OF_FLAX)
-    ]
-    return _named(value, names)
-  raise TypeError(
-    f"{value!r} has no identity: it is a {type(value).__name__}. Describe it by a"
-    " frozen dataclass (a callable one instead of a function)."
-  )
+  is_module = _is_module(value)
+  if not is_module and not _is_frozen(value):
+    raise TypeError(
+      f"{value!r} has no identity: it is a {type(value).__name__}. Describe it by a"
+      " frozen dataclass (a callable one instead of a function)."
+    )
+  names = [
+    field.name
+    for field in dataclasses.fields(value)
+    if field.metadata.get("identity", True)
+    and not (is_module and field.name in _OF_FLAX)
+  ]
+  return _named(value, names)
+
+
+def _is_module(value):
+  # Without flax there are no modules: commands that need none do not wait for it.
+  linen = sys.modules.get("flax.linen")
+  return linen is not None and isinstance(value, linen.Module)
 
 
 def _is_frozen(value):
@@ -79,14 +89,10 @@ def _named(value, names):
 
 
 def restore(description: Any) -> Any:
-  """The configuration whose identity this is; lists become tuples.
-
-  >>> from mnemonics_jax.nn.heads import CosineHead
-  >>> restore(identity((CosineHead(sigma=4.0), "head")))
-  (CosineHead(sigma=4.0), 'head')
+  """The configuration with this identity; lists become tuples.
 
   Args:
-    description: of `identity`, perhaps by way of JSON. Only classes of this
+    description: made by `identity`, perhaps read from JSON. Only classes of this
       package are made from it.
 
   Raises:
@@ -96,18 +102,46 @@ def restore(description: Any) -> Any:
     return tuple(map(restore, description))
   if not isinstance(description, dict):
     return description
-  known = description.get("class")
-  module, _, name = _MOVED.get(str(known), str(known)).rpartition(".")
-  if module.partition(".")[0] != __name__.partition(".")[0]:
-    raise LookupError(known)
-  try:
-    cls = getattr(importlib.import_module(module), name, None)
-  except ImportError:
-    raise LookupError(known) from None
+  name = description.get("class")
+  cls = _class(name)
   if not (isinstance(cls, type) and hasattr(cls, "__match_args__")):
-    raise LookupError(known)
-  parts = description.get("fields", {})
+    raise LookupError(name)
+  fields = description.get("fields", {})
   try:
-    return cls(**{key: restore(part) for key, part in parts.items()})
+    return cls(**{key: restore(part) for key, part in fields.items()})
   except TypeError:  # Fields of another version.
-    raise LookupError(known) from None
+    raise LookupError(name) from None
+
+
+def _class(name):
+  """The object of this package that has, or first had, this name; else None."""
+  module, _, last = _MOVED.get(str(name), str(name)).rpartition(".")
+  if module.partition(".")[0] != __name__.partition(".")[0]:
+    return None
+  try:
+    return getattr(importlib.import_module(module), last, None)
+  except ImportError:
+    return None
+
+
+def digest(*parts: Any, sort_keys: bool = False) -> str:
+  """SHA-256 of JSON values and arrays, one after the other.
+
+  The names of runs, work directories and base models are such hashes. They are
+  stable as long as the parts are: their order, and that of the keys in a dict,
+  counts.
+
+  >>> digest({"epochs": 2})[:8], digest({"epochs": 3})[:8]
+  ('63b46a19', '543da7ab')
+
+  Args:
+    *parts: arrays, hashed by their bytes, or values that JSON can hold.
+    sort_keys: whether the order of the keys in a dict does not count.
+  """
+  whole = hashlib.sha256()
+  for part in parts:
+    if hasattr(part, "dtype"):
+      whole.update(np.ascontiguousarray(part).data.cast("B"))
+    else:
+      whole.update(json.dumps(part, sort_keys=sort_keys).encode())
+  return whole.hexdigest()

@@ -1,7 +1,7 @@
 """Names of a package that are imported on first use.
 
-Whoever only reads data or a report need not wait for JAX, and a run does not wait
-for matplotlib before it has something to draw.
+Commands that only read data or a report need not wait for JAX. A run does not wait for
+matplotlib before it has something to draw.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +14,10 @@ def attach(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
   """A package's `__getattr__` and `__dir__`.
 
-  >>> getter, names = attach("mnemonics_jax.runs", {"Stopped": "runs.signals"})
-  >>> getter("Stopped").__name__, names()
-  ('Stopped', ['Stopped'])
-
   Args:
     package: its `__name__`.
-    homes: for each public name the module, within mnemonics_jax, that defines it;
-      a name that is itself the last part of a module is that module.
+    homes: for each public name the module, within mnemonics_jax, that defines it.
+      A name that is the last part of its module stands for the module itself.
   """
 
   def getter(name: str) -> Any:

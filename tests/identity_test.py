@@ -1,6 +1,7 @@
 """Identities: equal for what computes the same, different for all else."""
 
 import dataclasses
+import hashlib
 import importlib
 import json
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import NamedTuple
 
 from flax import linen
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from mnemonics_jax import identity as identity_lib
 from mnemonics_jax import methods
 from mnemonics_jax.bilevel import BilevelConfig
-from mnemonics_jax.identity import identity, restore
+from mnemonics_jax.identity import digest, identity, restore
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import AUGMENTATIONS, CropFlip
 from mnemonics_jax.nn.heads import CosineHead, LinearHead
@@ -207,3 +209,16 @@ def test_what_has_moved_is_where_the_table_says():
     module, _, name = now.rpartition(".")
     cls = getattr(importlib.import_module(module), name)
     assert f"{cls.__module__}.{cls.__qualname__}" == now, then
+
+
+def test_a_digest_is_that_of_the_bytes_one_after_the_other():
+  rows = np.arange(6, dtype=np.int16).reshape(2, 3)
+  text = json.dumps([{"b": 1, "a": None}, 2.5]).encode()
+  of = lambda content: hashlib.sha256(content).hexdigest()
+  assert digest([{"b": 1, "a": None}, 2.5]) == of(text)
+  assert digest(rows, "x") == of(rows.tobytes() + b'"x"')
+  # Columns have the bytes of a copy; a number of an array is one of its bytes.
+  assert digest(rows.T) == of(rows.T.tobytes())
+  assert digest(np.int64(3)) == of(np.int64(3).tobytes())
+  assert digest({"b": 1, "a": 2}, sort_keys=True) == of(b'{"a": 2, "b": 1}')
+  assert digest({"b": 1, "a": 2}) != digest({"a": 2, "b": 1})

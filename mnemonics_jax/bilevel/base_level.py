@@ -130,14 +130,7 @@ def meta_loss(
   active: Bool[Array, " classes"] | None = None,
   inner_data: Data | None = None,
 ) -> Float[Array, ""]:
-  """Validation loss L_c(Θ'(E); V) alone; the arguments are `hypergradient`'s.
-
-  >>> apply_fn = lambda variables, x: x[:, 0, 0]
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 2)), jnp.array([0]))
-  >>> loss = meta_loss(white, {"params": {}}, white, apply_fn=apply_fn)
-  >>> round(float(loss), 4)  # log 2
-  0.6931
-  """
+  """Validation loss L_c(Θ'(E); V) alone; the arguments are `hypergradient`'s."""
   config, batch = config.resolve(), as_data(batch)
   check(exemplars, variables, batch, apply_fn, config, active, inner_data)
   rest = variables, batch, apply_fn, config, key, active, inner_data
@@ -323,12 +316,6 @@ def imprint(head: PyTree, features: Array, labels: Array, mask: Array):
 
   Differentiable, so exemplars also learn through where the head starts.
   Classes without an exemplar keep the model's row.
-
-  >>> head = {"weight": jnp.zeros((2, 2))}
-  >>> features, labels = jnp.array([[0.0, 5.0], [9.0, 9.0]]), jnp.array([0, 1])
-  >>> mask = jnp.array([True, False])
-  >>> imprint(head, features, labels, mask)["weight"].round(2).tolist()
-  [[0.0, 1.0], [0.0, 0.0]]
   """
   if not isinstance(head, Mapping) or "weight" not in head:
     raise UserError(

@@ -33,10 +33,6 @@ _SOFTNESS, _RATE = 0.1, 0.02
 class Choice(NamedTuple):
   """What was chosen, and how the validation loss fell on the way.
 
-  >>> choice = Choice(jnp.array([0.5, -0.5]), losses=jnp.array([0.7, 0.6]))
-  >>> int(choice.scores.argmax())
-  0
-
   Attributes:
     scores: of the candidates; of each class, the highest are chosen.
     losses: of the meta steps.
@@ -58,22 +54,6 @@ def learn_choice(
   active: Bool[Array, " classes"] | None = None,
 ) -> Choice:
   """Scores of candidates, so that a head trained on the best validates well.
-
-  Two candidates of class 0 and one of class 1, of which one each is chosen:
-
-  >>> config = BilevelConfig(
-  ...   features_fn=lambda variables, images: images,
-  ...   head_fn=lambda head, x: heads.CosineHead().scores(head, x).logits,
-  ...   epochs=10, inner_steps=1).resolve()
-  >>> features = jnp.array([[0.1, 1.0], [1.0, 0.0], [0.0, 1.0]])
-  >>> candidates = Features(features, jnp.array([0, 0, 1]))
-  >>> valid = Features(jnp.eye(2), jnp.array([0, 1]))
-  >>> head = {"weight": jnp.zeros((2, 2)), "sigma": jnp.float32(5)}
-  >>> found = learn_choice(
-  ...   jax.random.key(0), candidates, jnp.array([0.0, -0.1, 0.0]),
-  ...   jnp.array([1, 1]), head, valid, config=config)
-  >>> found.scores.shape, found.losses.shape
-  ((3,), (50,))
 
   Args:
     key: source of the order in which validation data come.

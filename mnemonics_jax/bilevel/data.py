@@ -22,16 +22,6 @@ from mnemonics_jax.types import Batch, Exemplars
 class Features(NamedTuple):
   """Data that already passed the frozen backbone; for `scope="head"`.
 
-  >>> from mnemonics_jax import bilevel
-  >>> config = bilevel.BilevelConfig(
-  ...   features_fn=lambda variables, images: images[:, 0, 0],
-  ...   head_fn=lambda head, features: features @ head["weight"].T)
-  >>> variables = {"params": {"head": {"weight": jnp.zeros((2, 3))}}}
-  >>> exemplars = Exemplars(jnp.eye(3)[:2, None, None], jnp.arange(2))
-  >>> seen = Features(jnp.eye(3)[:2], jnp.arange(2))
-  >>> bilevel.prepare(exemplars, variables, seen, config=config).batch_size
-  2
-
   Attributes:
     features: what `features_fn` gives for each image.
     labels: class index of each row.

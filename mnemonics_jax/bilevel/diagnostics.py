@@ -19,10 +19,6 @@ from mnemonics_jax.types import Exemplars, Variables
 class MemoryEstimate(NamedTuple):
   """Bytes the compiled hypergradient occupies, arguments included.
 
-  >>> estimate = MemoryEstimate(9000, 3000, 1000, suggestion="step")
-  >>> dataclasses.replace(DEFAULT, remat=estimate.suggestion).remat
-  'step'
-
   Attributes:
     none: with `remat="none"`, the fastest.
     step: with `remat="step"`.
@@ -38,10 +34,6 @@ class MemoryEstimate(NamedTuple):
 
 class HypergradientCheck(NamedTuple):
   """Derivative of the meta loss along one direction, computed twice.
-
-  >>> check = HypergradientCheck(0.015, -0.2689, -0.2649, "forward", "kinks", 1e-9)
-  >>> check.right
-  True
 
   Attributes:
     error: difference of the two, relative to the norm of the hypergradient or
@@ -71,12 +63,7 @@ class HypergradientCheck(NamedTuple):
 
   @property
   def explanation(self) -> str:
-    """The verdict in words.
-
-    >>> check = HypergradientCheck(0.5, 1, 2, "forward", "wrong", 0.5)
-    >>> print(check.explanation)
-    The hypergradient is wrong by 0.5; look at custom derivatives (jax.custom_vjp) of the model.
-    """
+    """The verdict in words."""
     error = f"{self.error:.1g}"
     return {
       "right": f"The hypergradient is right; it differs by {error}.",
@@ -117,13 +104,6 @@ def estimate_memory(
   Compiles the hypergradient three times and reads what the compiler allots.
   Arrays may be `jax.ShapeDtypeStruct`s. `limit_bytes` defaults to the memory
   of the device. Further keywords are those of `hypergradient`.
-
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> estimate = estimate_memory(white, variables, white, apply_fn=apply_fn)
-  >>> estimate.none < 2**20, estimate.suggestion
-  (True, 'none')
   """
 
   def compiled_bytes(remat):
@@ -158,14 +138,6 @@ def step_bytes(
   From shapes alone, where `estimate_memory` takes a minute to compile: counts
   what one step of the base level leaves behind for the gradient through it, and
   not the validation batch.
-
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((3, 2))}}
-  >>> size = lambda n: step_bytes(
-  ...   Exemplars(jnp.ones((n, 8, 8, 3)), jnp.zeros(n, int)), variables,
-  ...   apply_fn=apply_fn)
-  >>> round(size(200) / size(100), 1)
-  2.0
   """
   config = dataclasses.replace(
     config, inner_steps=1, remat="none", augment=None, inner_batch_size=None
@@ -185,11 +157,7 @@ def step_bytes(
 
 
 def device_bytes() -> int:
-  """Memory of a device.
-
-  >>> device_bytes() > 2**20
-  True
-  """
+  """Memory of a device."""
   device = jax.local_devices()[0]
   stats = device.memory_stats()
   if stats:
@@ -218,14 +186,6 @@ def check_hypergradient(
   smooth loss). With kinks (ReLU, max-pooling) it may be some percent: images with
   a black background put activations exactly on them. The verdict tells this apart
   from derivatives that are wrong.
-
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> check = check_hypergradient(
-  ...   jax.random.key(0), white, variables, white, apply_fn=apply_fn)
-  >>> check.verdict, check.method
-  ('right', 'forward')
 
   Args:
     method: `forward`, `finite`, or `auto`: forward mode where the model allows

@@ -26,11 +26,6 @@ from mnemonics_jax.types import Exemplars, PyTree
 class BilevelState(NamedTuple):
   """Where the meta loop is: save it, pass it back, continue bit for bit.
 
-  >>> exemplars = Exemplars(jnp.full((2, 4, 4, 1), 0.5), jnp.arange(2))
-  >>> state = init(jax.random.key(0), exemplars)
-  >>> int(state.step), bool((state.images == state.initial).all())
-  (0, True)
-
   Attributes:
     images: the exemplars as they are.
     initial: the exemplars as they were, the centre of the trust region.
@@ -54,12 +49,7 @@ def init(
   config: BilevelConfig = DEFAULT,
   outer_tx: optax.GradientTransformation | None = None,
 ) -> BilevelState:
-  """The state before the first meta step.
-
-  >>> exemplars = Exemplars(jnp.full((2, 4, 4, 1), 0.5), jnp.arange(2))
-  >>> int(init(jax.random.key(0), exemplars).step)
-  0
-  """
+  """The state before the first meta step."""
   # The length of an epoch enters the learning rate, not the optimiser's state.
   tx = outer_tx or _outer_tx(config, steps=1)
   images = jnp.asarray(exemplars.images)
@@ -70,21 +60,6 @@ def init(
 
 def steps(problem: Problem, state: BilevelState, count: int) -> BilevelState:
   """At most `count` meta steps, none of them past the end of an epoch.
-
-  A grey pixel x = 1/2, as in `hypergradient`, moves up by 0.1 / (1 + eˣ):
-
-  >>> from mnemonics_jax.bilevel import prepare
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> grey = white._replace(images=0.5 * white.images)
-  >>> config = BilevelConfig(
-  ...   inner_steps=1, inner_lr=1.0, outer_optimizer="sgd", outer_lr=0.1,
-  ...   max_change=None)
-  >>> problem = prepare(grey, variables, white, apply_fn=apply_fn, config=config)
-  >>> state = steps(problem, init(jax.random.key(0), grey, config), count=1)
-  >>> round(state.images.item(), 4)
-  0.5378
 
   Raises:
     FloatingPointError: a loss or a pixel is not finite.
@@ -111,17 +86,6 @@ def measure(
 ) -> dict[str, float]:
   """The history row of the epoch that `state` has just completed.
 
-  >>> from mnemonics_jax.bilevel import prepare
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> grey = white._replace(images=0.5 * white.images)
-  >>> config = BilevelConfig(epochs=1, steps_per_epoch=5)
-  >>> problem = prepare(grey, variables, white, apply_fn=apply_fn, config=config)
-  >>> state = steps(problem, init(jax.random.key(0), grey, config), count=5)
-  >>> round(measure(problem, state)["displacement"], 2)  # Up to `max_change`.
-  2.0
-
   Args:
     problem: what is learned.
     state: of the meta loop.
@@ -137,16 +101,6 @@ def measure(
 
 def evaluate(problem: Problem, key: Array, images: Array) -> float:
   """The meta loss of an epoch if the exemplars are these images, as stored.
-
-  >>> from mnemonics_jax.bilevel import prepare
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> config = BilevelConfig(inner_steps=1, inner_lr=1.0)
-  >>> problem = prepare(white, variables, white, apply_fn=apply_fn, config=config)
-  >>> loss = evaluate(problem, jax.random.key(0), white.images)
-  >>> round(loss, 4)  # log(1 + 1/e)
-  0.3133
 
   Args:
     problem: what is learned.

@@ -31,11 +31,6 @@ class History(NamedTuple):
   of their initial images: features if the config has `features_fn`, logits
   otherwise.
 
-  >>> row = dict(loss=0.5, clipped=0.0, displacement=2.0, cosine=0.1, euclidean=3.0)
-  >>> history = History.of([row, row | {"loss": 0.25}])
-  >>> history.loss.tolist(), history.displacement.mean().item()
-  ([0.5, 0.25], 2.0)
-
   Attributes:
     loss: meta loss, mean over the steps of the epoch.
     clipped: share of pixel moves cut by the pixel box or the trust region.
@@ -59,15 +54,6 @@ class History(NamedTuple):
 class BilevelResult(NamedTuple):
   """Learned exemplars.
 
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> result = optimize_exemplars(
-  ...   jax.random.key(0), white, variables, white, apply_fn=apply_fn,
-  ...   config=BilevelConfig(epochs=3, steps_per_epoch=5))
-  >>> len(result.history.loss), int(result.state.step)
-  (3, 15)
-
   Attributes:
     exemplars: with new images; labels and mask are what came in.
     history: the epochs this call ran; with `adjust_exemplars`, all parts in
@@ -82,10 +68,6 @@ class BilevelResult(NamedTuple):
 
 class Moment(NamedTuple):
   """The meta loop between two calls of its compiled program.
-
-  >>> moments = [Moment(None, 0, None), Moment(None, 0, {"loss": 0.5})]
-  >>> [moment.row["loss"] for moment in moments if moment.row]
-  [0.5]
 
   Attributes:
     state: from which the loop can continue.
@@ -108,15 +90,6 @@ def run_steps(
   batches: Iterator[Any] | None = None,
 ) -> Iterator[Moment]:
   """Takes the meta steps that are left, and stops by about once a second.
-
-  >>> exemplars = Exemplars(jnp.ones((5, 1, 1, 2)), jnp.zeros(5, int))
-  >>> problem = prepare(
-  ...   exemplars, {"params": {}}, exemplars,
-  ...   apply_fn=lambda variables, images: images[:, 0, 0],
-  ...   config=BilevelConfig(epochs=2))
-  >>> state = meta_level.init(jax.random.key(0), exemplars)
-  >>> [moment.epoch for moment in run_steps(problem, state) if moment.row]
-  [0, 1]
 
   Args:
     problem: made by `prepare`.
@@ -159,16 +132,6 @@ def optimize_exemplars(
 
   Called again with arrays of the same shapes and the same functions and config,
   it runs the program compiled before. The module's docstring has an example.
-
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((1, 2))}}
-  >>> white = Exemplars(jnp.ones((1, 1, 1, 1)), jnp.array([0]))
-  >>> grey = white._replace(images=0.5 * white.images)
-  >>> result = optimize_exemplars(
-  ...   jax.random.key(0), grey, variables, white, apply_fn=apply_fn)
-  >>> moved = 255 * (result.exemplars.images - grey.images)
-  >>> round(moved.item(), 2)  # Brighter, as far as `max_change` allows.
-  2.0
 
   Args:
     key: root of all randomness of the run.
@@ -253,13 +216,7 @@ def init_parts(
   parts: int = 2,
   outer_tx: optax.GradientTransformation | None = None,
 ) -> tuple[BilevelState, ...]:
-  """The states of all parts before the first meta step.
-
-  >>> exemplars = Exemplars(jnp.ones((4, 1, 1, 1)), jnp.array([0, 0, 1, 1]))
-  >>> states = init_parts(jax.random.key(0), exemplars, parts=2)
-  >>> [len(state.images) for state in states]
-  [2, 2]
-  """
+  """The states of all parts before the first meta step."""
   split = _Parts(exemplars, parts)
   return tuple(
     meta_level.init(
@@ -278,14 +235,6 @@ def run_parts(
   """Each part in turn through the meta loop, validated by the others.
 
   Moments hold the states of all parts, and count epochs over them.
-
-  >>> exemplars = Exemplars(jnp.ones((4, 1, 1, 2)), jnp.array([0, 0, 1, 1]))
-  >>> states = init_parts(jax.random.key(0), exemplars)
-  >>> moments = run_parts(
-  ...   exemplars, {"params": {}}, states, config=BilevelConfig(epochs=2),
-  ...   apply_fn=lambda variables, images: images[:, 0, 0])
-  >>> [moment.epoch for moment in moments if moment.row]  # Two of each part.
-  [0, 1, 2, 3]
 
   Args:
     exemplars: all parts, as they were in `init_parts`.
@@ -311,14 +260,7 @@ def run_parts(
 def merge_parts(
   exemplars: Exemplars, states: tuple[BilevelState, ...]
 ) -> Exemplars:
-  """The exemplars with the images of all parts.
-
-  >>> exemplars = Exemplars(jnp.ones((4, 1, 1, 1)), jnp.array([0, 0, 1, 1]))
-  >>> first, second = init_parts(jax.random.key(0), exemplars)
-  >>> black = first._replace(images=jnp.zeros_like(first.images))
-  >>> merge_parts(exemplars, (black, second)).images.ravel().tolist()
-  [0.0, 1.0, 0.0, 1.0]
-  """
+  """The exemplars with the images of all parts."""
   split = _Parts(exemplars, len(states))
   for part, state in enumerate(states):
     split.put(part, state.images)
@@ -345,17 +287,6 @@ def adjust_exemplars(
   A moves through a whole run of Eq. 9 while B stands still, then B. The split is
   class-balanced: exemplars of a class go to the parts in turn, in the order in
   which they are stored. The other arguments are those of `optimize_exemplars`.
-
-  >>> apply_fn = lambda variables, x: x[:, 0, 0] @ variables["params"]["w"]
-  >>> variables = {"params": {"w": jnp.zeros((2, 2))}}
-  >>> labels = jnp.array([0, 0, 1, 1])  # Each class has its own channel.
-  >>> old = Exemplars(0.5 * jnp.eye(2)[labels][:, None, None], labels)
-  >>> result = adjust_exemplars(
-  ...   jax.random.key(0), old, variables, apply_fn=apply_fn,
-  ...   config=BilevelConfig(epochs=1))
-  >>> moved = 255 * (result.exemplars.images - old.images)
-  >>> round(moved.max().item(), 2)  # Brighter, as far as `max_change` allows.
-  2.0
 
   Args:
     parts: number of parts; each moves once, validated by all the others.

@@ -27,15 +27,6 @@ from mnemonics_jax.types import Exemplars, Variables
 class Problem:
   """All that stays the same while exemplars are learned; made by `prepare`.
 
-  >>> import jax.numpy as jnp
-  >>> config = BilevelConfig(epochs=3, steps_per_epoch=None, batch_size=2)
-  >>> exemplars = Exemplars(jnp.ones((5, 1, 1, 2)), jnp.zeros(5, int))
-  >>> problem = prepare(
-  ...   exemplars, {"params": {}}, exemplars, config=config,
-  ...   apply_fn=lambda variables, images: images[:, 0, 0])
-  >>> problem.steps, problem.total_steps  # Five images in batches of two.
-  (3, 9)
-
   Attributes:
     exemplars: E as it came in, with a mask.
     variables: Θ.
@@ -85,16 +76,7 @@ def prepare(
 ) -> Problem:
   """Checks what it is given; with `scope="head"`, V passes the backbone once.
 
-  The arguments are those of `optimize_exemplars`, and:
-
-  >>> import jax.numpy as jnp
-  >>> exemplars = Exemplars(jnp.ones((2, 1, 1, 2)), jnp.zeros(2, int))
-  >>> data = jnp.zeros((8, 1, 1, 2), jnp.uint8), jnp.zeros(8, int)
-  >>> problem = prepare(
-  ...   exemplars, {"params": {}}, data,
-  ...   apply_fn=lambda variables, images: images[:, 0, 0])
-  >>> problem.config.scope, problem.batch_size, problem.exemplars.mask.tolist()
-  ('all', 8, [True, True])
+  Takes the arguments of `optimize_exemplars`, and one of its own.
 
   Args:
     batch_per_step: whether `data` is only the first batch of an iterator; each

@@ -30,11 +30,7 @@ _PROBE_SECONDS, _BUILD_SECONDS, _DAY = 20, 120, 24 * 3600
 
 
 class BuildError(RuntimeError):
-  """There is no library, for this reason.
-
-  >>> str(BuildError("no C++ compiler was found"))
-  'no C++ compiler was found'
-  """
+  """There is no library, for this reason."""
 
 
 def library(directory: Path) -> tuple[Path, float]:
@@ -79,11 +75,7 @@ def find_compiler() -> str:
 
 
 def compile_command(command: Sequence[str], out: Path) -> list[str]:
-  """What compiles conv.cc to `out` with a compiler and its options.
-
-  >>> compile_command(["g++", "-O1"], Path("conv.so"))[-2:]
-  ['-o', 'conv.so']
-  """
+  """What compiles conv.cc to `out` with a compiler and its options."""
   headers = ["-isystem", jax.ffi.include_dir()]
   return [*command, *headers, str(SOURCE), "-o", str(out)]
 

@@ -23,11 +23,6 @@ MASKED = -1e9
 class Scores(NamedTuple):
   """What a head says about features.
 
-  >>> params = {"weight": jnp.eye(2), "sigma": jnp.float32(10)}
-  >>> scores = CosineHead().scores(params, jnp.array([[0.0, 5.0]]))
-  >>> scores.logits.round(4).tolist(), scores.cosines.round(4).tolist()
-  ([[0.0, 10.0]], [[0.0, 1.0]])
-
   Attributes:
     logits: input of the softmax.
     cosines: logits without the scale σ; equal to the logits in a linear head.
@@ -63,14 +58,6 @@ def normalize(x: Float[Array, "... d"]) -> Float[Array, "... d"]:
 class CosineHead:
   """logits = σ · cos(f, w_c), with learnable σ.
 
-  >>> head = CosineHead(sigma=10.0)
-  >>> params = head.init(jax.random.key(0), dim=2, classes=3)
-  >>> params["weight"].shape
-  (3, 2)
-  >>> params["weight"] = jnp.array([[3.0, 4.0], [0.0, 1.0], [-1.0, 0.0]])
-  >>> head.scores(params, jnp.array([[5.0, 0.0]])).logits.round(2).tolist()
-  [[6.0, 0.0, -10.0]]
-
   Attributes:
     sigma: initial σ.
   """
@@ -92,12 +79,7 @@ class CosineHead:
 
 @dataclasses.dataclass(frozen=True)
 class LinearHead:
-  """logits = f · w_c + b_c.
-
-  >>> params = {"weight": jnp.array([[1.0, 2.0]]), "bias": jnp.array([0.5])}
-  >>> LinearHead().scores(params, jnp.array([[3.0, 4.0]])).logits.tolist()
-  [[11.5]]
-  """
+  """logits = f · w_c + b_c."""
 
   def init(self, key: Array, dim: int, classes: int) -> PyTree:
     """Random rows and no bias."""
@@ -127,12 +109,6 @@ def imprint(
   norm: float | Float[Array, ""] = 1.0,
 ) -> PyTree:
   """Writes class means into rows of the head (weight imprinting).
-
-  >>> params = {"weight": jnp.ones((2, 2)), "bias": jnp.zeros(2)}
-  >>> means = jnp.array([[0.0, 3.0], [0.0, 3.0]])
-  >>> out = imprint(params, means, jnp.array([False, True]), 2.0)
-  >>> out["weight"].round(4).tolist()
-  [[1.0, 1.0], [0.0, 2.0]]
 
   Args:
     params: of the head; the rows lie under `weight`.

@@ -13,10 +13,6 @@ _he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 class Conv(nn.Module):
   """A square convolution without bias, optionally under scale/shift transfer.
 
-  >>> conv, images = Conv(features=2, stride=2), jnp.ones((1, 8, 8, 3))
-  >>> conv.apply(conv.init(jax.random.key(0), images), images).shape
-  (1, 4, 4, 2)
-
   Attributes:
     features: output channels.
     size: height and width of the kernel.
@@ -56,14 +52,6 @@ class BatchNorm(nn.Module):
   Parameters and statistics are called, shaped and updated like those of flax's
   `BatchNorm`. Whatever the type of the images, sums and products are made in
   float32 or better.
-
-  >>> norm, x = BatchNorm(use_running_average=False), jnp.array([[1.0], [3.0]])
-  >>> variables = norm.init(jax.random.key(0), x)
-  >>> y, moved = norm.apply(variables, x, mutable=["batch_stats"])
-  >>> y.round(3).ravel().tolist()
-  [-1.0, 1.0]
-  >>> print(moved["batch_stats"]["mean"])  # A tenth of the way to 2.
-  [0.2]
 
   Attributes:
     use_running_average: whether to normalise by the statistics that were

@@ -25,13 +25,6 @@ from mnemonics_jax.types import PyTree, Variables
 class Outputs(NamedTuple):
   """One forward pass.
 
-  >>> from mnemonics_jax.nn import heads, networks
-  >>> model = Model(networks.resnet8(), heads.LinearHead(), classes=2)
-  >>> head = {"weight": jnp.array([[1.0, 0.0], [0.0, 2.0]]), "bias": jnp.ones(2)}
-  >>> variables = {"params": {"head": head}}
-  >>> model.read_out(variables, jnp.array([[3.0, 4.0]])).logits.tolist()
-  [[4.0, 9.0]]
-
   Attributes:
     features: output of the network, input of the head.
     logits: scores before the softmax, for all classes of the run.
@@ -46,16 +39,6 @@ class Outputs(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Model:
   """A hashable description; all arrays live in `variables`.
-
-  >>> from mnemonics_jax.nn import heads, networks
-  >>> network = networks.resnet8(width=4, image_shape=(8, 8, 3))
-  >>> model = Model(network, heads.CosineHead(), classes=10)
-  >>> variables = model.init(jax.random.key(0))
-  >>> images = jax.numpy.zeros((2, 8, 8, 3))
-  >>> apply = jax.jit(model.apply, static_argnames="train")
-  >>> outputs, batch_stats = apply(variables, images, train=True)
-  >>> outputs.features.shape, outputs.logits.shape
-  ((2, 16), (2, 10))
 
   Attributes:
     network: images → features.
@@ -82,8 +65,7 @@ class Model:
     train: bool = False,
   ) -> tuple[Float[Array, "n d"], PyTree]:
     """Features and the batch statistics after this batch."""
-    backbone = variables | {"params": variables["params"]["backbone"]}
-    return self.network.features(backbone, images, train)
+    return self.network.features(_backbone(variables), images, train)
 
   def apply(
     self,
@@ -92,15 +74,21 @@ class Model:
     train: bool = False,
   ) -> tuple[Outputs, PyTree]:
     """Outputs and the batch statistics after this batch."""
-    features, batch_stats = self.features(variables, images, train)
+    features, batch_stats = self.network.features(
+      _backbone(variables), images, train
+    )
     return self.read_out(variables, features), batch_stats
 
   def read_out(
     self, variables: Variables, features: Float[Array, "n d"]
   ) -> Outputs:
-    """What the head makes of features."""
+    """The head's scores of features."""
     scores = self.head.scores(variables["params"]["head"], features)
     return Outputs(features, *scores)
+
+
+def _backbone(variables):
+  return variables | {"params": variables["params"]["backbone"]}
 
 
 # One size for every set of images on the host: one compiled program for all.
@@ -109,10 +97,6 @@ _BLOCK = 256
 
 def map_blocks(apply: Callable[[Array], Array], images: Array) -> Array:
   """`apply(images)` within a compiled program, for images on the device.
-
-  >>> images = jnp.arange(600.0).reshape(300, 2)  # Two blocks.
-  >>> float(map_blocks(lambda block: block.sum(-1), images)[299])
-  1197.0
 
   Args:
     apply: rows to rows; sees a block at a time, the last one padded.
@@ -131,12 +115,8 @@ def stream_blocks(
 ) -> list[np.ndarray]:
   """`apply(rows)`, a tuple of arrays, for rows on the host; returns there.
 
-  Their number differs from phase to phase, the program does not. The next block
-  is read while one is computed.
-
-  >>> rows = np.ones((300, 2), np.float32)  # Two blocks.
-  >>> [part.shape for part in stream_blocks(lambda x: (x, x.sum(-1)), rows)]
-  [(300, 2), (300,)]
+  One program serves any number of rows. The next block is read while one is
+  computed.
 
   Args:
     apply: rows to a tuple of arrays; sees a block at a time, the last one padded.
@@ -148,7 +128,7 @@ def stream_blocks(
 
   def collect():
     start, parts = running.pop(0)
-    if not done:  # Once for all rows: they would be there twice at the end.
+    if not done:  # Joining blocks at the end would hold all rows twice.
       done.extend(
         np.empty((len(rows), *part.shape[1:]), part.dtype) for part in parts
       )

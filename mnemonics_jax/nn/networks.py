@@ -1,10 +1,11 @@
 """Networks that map images in [0, 1] to features, as pure functions.
 
-The last block has no ReLU unless `last_relu` asks for it: features are signed,
-which a cosine head needs.
-A `transfer` collection in `variables` (see transfer.py) scales and shifts the
-frozen convolutions. Another network is a function here or elsewhere, a line in
-`NETWORKS`, and its sentence in `registry.NETWORKS`.
+The last block has no ReLU unless `last_relu` asks for it: a cosine head needs signed
+features. A `transfer` collection in `variables` (see transfer.py) scales and shifts
+the frozen convolutions.
+
+To add a network, write a function that returns a `Network`, and list it in `NETWORKS`
+and, with a sentence, in `registry.NETWORKS`.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,13 +33,6 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 class Block(nn.Module):
   """Two 3×3 convolutions around a shortcut.
 
-  >>> norm = functools.partial(BatchNorm, use_running_average=True)
-  >>> block = Block(features=8, stride=2, last=False, norm=norm)
-  >>> images, key = jnp.ones((1, 8, 8, 4)), jax.random.key(0)
-  >>> out, _ = jax.eval_shape(block.init_with_output, key, images)
-  >>> out.shape
-  (1, 4, 4, 8)
-
   Attributes:
     features: output channels.
     stride: of the first convolution.
@@ -65,11 +59,6 @@ class Block(nn.Module):
 
 class ResNet(nn.Module):
   """Basic-block ResNet with global average pooling and no classifier.
-
-  >>> module = ResNet(
-  ...   blocks=(2, 2), widths=(4, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
-  >>> Network(module, image_shape=(8, 8, 3)).feature_dim
-  8
 
   Attributes:
     blocks: number of blocks in each stage.
@@ -127,26 +116,9 @@ class ResNet(nn.Module):
 class Network:
   """A feature extractor as two pure functions.
 
-  Any linen module will do whose `features(images, train)`, or `__call__` if it
-  has no such method, returns features, be it with batch statistics or without.
-  Only convolutions that are `Conv` know weight transfer.
-
-  >>> network = resnet8(width=4, image_shape=(8, 8, 3))
-  >>> variables = network.init(jax.random.key(0))
-  >>> images = jnp.zeros((2, 8, 8, 3))
-  >>> apply = jax.jit(network.features, static_argnames="train")
-  >>> features, batch_stats = apply(variables, images, train=True)
-  >>> features.shape
-  (2, 16)
-
-  A network of your own:
-
-  >>> class Mlp(nn.Module):
-  ...   @nn.compact
-  ...   def __call__(self, images, train):
-  ...     return nn.Dense(7)(images.reshape(len(images), -1))
-  >>> Network(Mlp(), image_shape=(8, 8, 3)).feature_dim
-  7
+  The module may be any linen module, with batch statistics or without. Its
+  `features(images, train)` returns features, or `__call__` if it has no such method.
+  Weight transfer only works for convolutions that are `layers.Conv`.
 
   Attributes:
     module: the linen module; without randomness of its own, such as dropout.
@@ -173,17 +145,12 @@ class Network:
   ) -> tuple[Float[Array, "n d"], PyTree]:
     """Features and the batch statistics after this batch."""
     chex.assert_shape(images, (None, *self.image_shape))
+    options: Any = dict(train=train, method=_method(self))
     if not train:
-      features: Any = self.module.apply(
-        variables, images, train=False, method=_method(self)
-      )
+      features: Any = self.module.apply(variables, images, **options)
       return features, variables.get("batch_stats", {})
     features, updates = self.module.apply(
-      variables,
-      images,
-      train=True,
-      mutable=["batch_stats"],
-      method=_method(self),
+      variables, images, mutable=["batch_stats"], **options
     )
     return features, updates.get("batch_stats", {})
 
@@ -196,15 +163,15 @@ def _init(network, key):
 
 
 def _method(network):
-  """What of the module returns features, None for `__call__`."""
-  # A field of that name, as in `Conv`, is something else.
+  """The module's method that returns features, None for `__call__`."""
+  # A field of that name, as in `Conv`, is no method.
   method = getattr(type(network.module), "features", None)
   return "features" if inspect.isfunction(method) else None
 
 
 @functools.cache
 def _feature_dim(network):
-  """From shapes alone: whoever brings a module need not say it again."""
+  """Found from shapes alone, so that a module of one's own need not say it."""
   features, _ = jax.eval_shape(
     lambda: network.module.init_with_output(
       jax.random.key(0),
@@ -252,9 +219,6 @@ def resnet32(
 ) -> Network:
   """ResNet-32 for CIFAR: 3 stages of 5 blocks, 64 features.
 
-  >>> resnet32().feature_dim
-  64
-
   Args:
     width: channels of the first stage.
     image_shape: height, width and channels.
@@ -275,10 +239,6 @@ def resnet8(
 ) -> Network:
   """A fifth of ResNet-32's work: 3 stages of 1 block, 64 features.
 
-  >>> grey = dict(image_shape=(28, 28, 1), mean=[0.1], std=[0.3])
-  >>> resnet8(width=8, **grey).feature_dim
-  32
-
   The arguments are those of `resnet32`.
   """
   return _resnet((1, 1, 1), width, image_shape, mean, std, **options)
@@ -293,9 +253,6 @@ def resnet18(
   **options: Any,
 ) -> Network:
   """ResNet-18 for ImageNet: 4 stages of 2 blocks, 512 features.
-
-  >>> resnet18(width=4, image_shape=(64, 64, 3)).feature_dim
-  32
 
   The arguments are those of `resnet32`.
   """

@@ -18,11 +18,6 @@ from mnemonics_jax.types import PyTree, Variables
 def init(backbone: PyTree, kind: str) -> PyTree:
   """The identity T for every convolution kernel in `backbone`.
 
-  >>> backbone = {"Conv_0": {"kernel": jnp.ones((3, 3, 4, 8))}}
-  >>> transfer = init(backbone, "in_out")
-  >>> transfer["Conv_0"]["scale"].shape, transfer["Conv_0"]["shift"].shape
-  ((1, 1, 4, 8), (8,))
-
   Args:
     backbone: parameters of a network whose kernels are all of convolutions.
     kind: `in_out` or `out`.
@@ -48,11 +43,7 @@ def init(backbone: PyTree, kind: str) -> PyTree:
 
 
 def apply(variables: Variables, transfer: PyTree) -> Variables:
-  """Variables whose convolutions are scaled and shifted by `transfer`.
-
-  >>> sorted(apply({"params": {}, "batch_stats": {}}, {}))
-  ['batch_stats', 'params', 'transfer']
-  """
+  """Variables whose convolutions are scaled and shifted by `transfer`."""
   return variables | {"transfer": transfer}
 
 
@@ -61,19 +52,6 @@ def fold(variables: Variables) -> Variables:
 
   Our convolutions have no bias; a shift in front of a batch normalisation is
   the same as lowering the running mean it subtracts.
-
-  >>> variables = {
-  ...   "params": {"backbone": {"Conv_0": {"kernel": jnp.ones((1, 1, 1, 1))}}},
-  ...   "batch_stats": {"BatchNorm_0": {"mean": jnp.array([5.0])}},
-  ...   "transfer": {
-  ...     "Conv_0": {"scale": jnp.full((1, 1, 1, 1), 2.0), "shift": jnp.ones(1)}
-  ...   },
-  ... }
-  >>> folded = fold(variables)
-  >>> folded["params"]["backbone"]["Conv_0"]["kernel"].ravel().tolist()
-  [2.0]
-  >>> folded["batch_stats"]["BatchNorm_0"]["mean"].tolist()
-  [4.0]
   """
   if "transfer" not in variables:
     return variables

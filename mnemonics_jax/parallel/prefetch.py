@@ -23,9 +23,6 @@ def read_ahead(
   the caller's own. What `read` raises is raised in place of its result. Whoever
   does not go to the end closes the iterator, or the thread stays.
 
-  >>> list(read_ahead(lambda word: word.upper(), ["a", "b", "c"]))
-  ['A', 'B', 'C']
-
   Args:
     read: gets an item, such as images from a disk to a device.
     items: what to get.
