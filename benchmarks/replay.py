@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import measure
-from experiments import presets
-from experiments.settings import Settings, build
 from mnemonics_jax import data, phase, protocol
 from mnemonics_jax.losses import cross_entropy
 from mnemonics_jax.phase import imitation
+from mnemonics_jax.settings import Settings, presets
+from mnemonics_jax.settings.build import build
 
 # By name the settings that make a form of exemplars.
 FORMS: dict[str, dict[str, Any]] = {

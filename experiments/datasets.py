@@ -6,9 +6,9 @@ import types
 from absl import flags
 
 from experiments import class_names, options, running
-from experiments.settings import Settings
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
+from mnemonics_jax.settings import Settings
 
 FLAGS = flags.FLAGS
 

@@ -11,7 +11,8 @@ import functools
 
 from absl import flags
 
-from experiments import command, datasets, options, presets
+from experiments import command, datasets, options
+from mnemonics_jax.settings import presets
 
 flags.adopt_module_key_flags(options)
 

@@ -15,11 +15,11 @@ from experiments import (
   command,
   datasets,
   options,
-  presets,
   running,
 )
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import presets
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)

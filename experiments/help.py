@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import flags
 
-from experiments.settings import Settings
+from mnemonics_jax.settings import Settings
 
 # What a preset says beside settings that are given, such as `presets.values`.
 PresetValues = Callable[[str, Mapping[str, Any]], dict[str, Any]]

@@ -13,9 +13,10 @@ import functools
 
 from absl import flags
 
-from experiments import command, datasets, options, presets
+from experiments import command, datasets, options
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import presets
 
 flags.adopt_module_key_flags(options)
 for _option in data.SOURCES["imagenet"].options:

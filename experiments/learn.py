@@ -11,7 +11,8 @@ from typing import Any
 
 from absl import flags
 
-from experiments import command, datasets, options, presets
+from experiments import command, datasets, options
+from mnemonics_jax.settings import presets
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(options)

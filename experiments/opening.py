@@ -5,11 +5,11 @@ import math
 from pathlib import Path
 
 from experiments.paper import departures
-from experiments.settings import Settings
 from mnemonics_jax import registry
 from mnemonics_jax.data import ClassStream
 from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.phase import Config
+from mnemonics_jax.settings import Settings
 
 _MOST_CLASSES = 8  # to name
 
@@ -43,6 +43,12 @@ def describe(
   begin = ""
   if settings.base_model is not None:
     begin = f" Phase 0 takes the model in {settings.base_model}."
+  views = ""
+  if stream.varies and "augment" not in settings.idle:
+    views = (
+      " Phases train on random parts of the photographs;"
+      f" --augment={settings.augment} acts on exemplars only."
+    )
   readout = config.method.readout
   seeds = ", ".join(map(str, settings.seeds))
   phases = f"{len(split)} phases" if len(split) > 1 else "one phase"
@@ -51,7 +57,7 @@ def describe(
     f"Learning the {sum(split)} classes of {title_of(stream.name)} with"
     f" {settings.method} and {settings.exemplars} exemplars in"
     f" {phases} of {_runs(split)} classes, {times}, with"
-    f" {settings.net} on {schedule}.{joint}{begin} {_memory(config)}"
+    f" {settings.net} on {schedule}.{joint}{begin}{views} {_memory(config)}"
     f" The reported read-out is {registry.READOUTS[readout]} (`{readout}`)."
     f" Results go to {workdir}.\n"
     f"Classes, in the order they are learned: {_classes(stream)}.\n"

@@ -5,50 +5,20 @@ of its row. What a run is compared with is the cell it stands beside.
 """
 
 from collections.abc import Mapping
-import dataclasses
 from typing import Any
 
-from experiments.effects import without_effect
-from experiments.settings import Settings
-
-# The stages of a row: exemplars that are chosen and nothing else; or mnemonics.
-BASELINE = dict(
-  exemplars="herding", adjust=False, transfer="none", finetune="none"
+from mnemonics_jax.settings import Settings
+from mnemonics_jax.settings.presets import (
+  BASELINE,
+  COMPONENTS,
+  MNEMONICS,
+  PAPER,
+  PAPER_IMAGENET,
 )
-COMPONENTS = dict(transfer="in_out", finetune="all")
-STAGES = dict(adjust=True, **COMPONENTS)
-MNEMONICS = dict(exemplars="mnemonics", **STAGES)
+from mnemonics_jax.settings.settings import defaults
 
 METHODS = ("lwf", "icarl", "bic", "lucir")
 
-PAPER = dict(
-  net="resnet32",
-  epochs=160,
-  base_epochs=160,
-  learning_rate=0.1,
-  weight_decay=5e-4,
-  batch_size=128,
-  milestones=(0.5, 0.75),
-  finetune_epochs=50,
-  finetune_learning_rate=0.01,
-  less_forget=5.0,
-  images_per_class=None,
-  augment="crop_flip",
-  init_exemplars="random",
-  reference_code=True,
-  recipe="paper",
-  memory="per_class:20",
-  **MNEMONICS,
-)
-PAPER_IMAGENET = PAPER | dict(
-  net="resnet18",
-  epochs=90,
-  base_epochs=90,
-  milestones=(1 / 3, 2 / 3),
-  less_forget=10.0,
-  augment="resized_crop",
-  image_size=224,
-)
 _BY_DATASET = {
   "cifar100": PAPER,
   "folder": PAPER_IMAGENET,
@@ -76,7 +46,7 @@ _FREE = (
 _SYNONYMS = {
   "base_classes": {"cifar100": 50, "imagenet": 500, "imagenet_subset": 50},
   "classes": {"cifar100": 100, "imagenet": 1000, "imagenet_subset": 100},
-  "base_learning_rate": dict.fromkeys(_BY_DATASET, PAPER["learning_rate"]),
+  "base_learning_rate": dict.fromkeys(_BY_DATASET, Settings.learning_rate),
   "scope": dict.fromkeys(_BY_DATASET, "all"),
   "meta_epochs": dict.fromkeys(_BY_DATASET, 50),
   "validate_on": dict.fromkeys(_BY_DATASET, "new"),
@@ -129,15 +99,13 @@ def _cells(settings: Settings) -> list[dict[str, Any]]:
 
 def _differences(settings: Settings, cell: Mapping[str, Any]) -> list[str]:
   """The settings that matter to a run and are not those of a cell."""
-  paper = {
-    field.name: field.default for field in dataclasses.fields(Settings)
-  } | {**_BY_DATASET[settings.dataset], **cell}
+  paper = defaults() | {**_BY_DATASET[settings.dataset], **cell}
   if settings.phases in _PHASES:
     paper["phases"] = settings.phases
   for name, by_dataset in _SYNONYMS.items():
     if getattr(settings, name) == by_dataset.get(settings.dataset):
       paper[name] = getattr(settings, name)
-  ignored = {*_FREE, *without_effect(settings)}
+  ignored = {*_FREE, *settings.idle}
   return [
     _in_words(name, getattr(settings, name), value)
     for name, value in paper.items()

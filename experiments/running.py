@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from experiments import command, launch, options, paper, workdirs
-from experiments.settings import Settings, build
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.progress import DataReport, Event, Note, PhaseEnds, Report
+from mnemonics_jax.settings import Settings
+from mnemonics_jax.settings.build import build
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs import Policy

@@ -1,34 +1,23 @@
 """Work directories: their names, and what can be one."""
 
-import dataclasses
-import hashlib
-import json
 import os
 from pathlib import Path
 
-from experiments.settings import Settings
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.version import NUMERICS
+from mnemonics_jax.settings import Settings
 
 
 def default(settings: Settings, data: int, root: str = "runs") -> Path:
-  """A directory of its own for whatever gives the same numbers.
+  """A directory of its own for all settings that give the same numbers.
 
   Args:
     settings: of a run.
     data: the checksum of what it learns.
     root: where directories of runs are.
   """
-  usual = {field.name: field.default for field in dataclasses.fields(settings)}
-  # Settings that come later leave the names of runs without them as they are.
-  chosen = {k: v for k, v in settings.identity().items() if v != usual[k]}
-  key = json.dumps([chosen, data, NUMERICS])
-  digest = hashlib.sha256(key.encode()).hexdigest()
-  memory = settings.memory.replace(":", "-")
-  if settings.codec != "raw":
-    memory += f"_{settings.codec.replace(':', '-')}"
-  parts = [settings.dataset, settings.method, settings.exemplars, memory]
-  return Path(root) / "_".join([*parts, f"n{settings.phases}", digest[:8]])
+  # A run begun when its name still depended on how --data was written goes on.
+  former = Path(root) / settings.name(data, with_place=True)
+  return former if former.exists() else Path(root) / settings.name(data)
 
 
 def fresh(workdir: Path) -> Path:

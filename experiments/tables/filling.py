@@ -9,7 +9,6 @@ import traceback
 from typing import Any, NamedTuple
 
 from experiments import command, running
-from experiments.settings import Settings, build
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
@@ -20,6 +19,8 @@ from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.phase import cost
 from mnemonics_jax.report.words import format_duration
 from mnemonics_jax.runs import BusyError, Run, Stopped, layout, load_run
+from mnemonics_jax.settings import Settings
+from mnemonics_jax.settings.build import build
 
 # Drawing takes seconds, as long as a small cell.
 _SECONDS_BETWEEN_DRAWINGS = 60

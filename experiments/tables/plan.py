@@ -22,13 +22,11 @@ from typing import Any
 
 from absl import flags
 
-from experiments import presets
-from experiments.effects import READING, check_effect
-from experiments.settings import Settings
 from experiments.tables.rows import Row
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs.schema import Each, Maybe, mismatch
+from mnemonics_jax.settings import Settings, presets
 
 FLAGS = flags.FLAGS
 
@@ -97,7 +95,9 @@ def load(path: str | Path) -> Plan:
     _check_data(path, row, data.SOURCES[found["dataset"]])
     of, given = (found["dataset"], found["preset"]), {**common, **row.fixed}
     settings = Settings(*of, **(presets.values(*of, given) | given))
-    check_effect(settings, {*row.fixed, *READING} & given.keys())
+    settings.refuse_idle(
+      {*row.fixed, "image_size", "val_fraction"} & given.keys()
+    )
   return Plan(
     path,
     **{name: found[name].strip() for name in ("title", "question", "decision")},

@@ -9,14 +9,14 @@ from typing import Any
 
 from absl import flags
 
-from experiments import datasets, options, presets, running, workdirs
-from experiments.settings import Settings
+from experiments import datasets, options, running, workdirs
 from experiments.tables import plan as plan_lib
 from experiments.tables import published
 from experiments.tables import rows as table_rows
 from experiments.tables.plan import Plan
 from experiments.tables.rows import Row
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import Settings, presets
 
 FLAGS = flags.FLAGS
 

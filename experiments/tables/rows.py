@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
-from experiments import presets
-from experiments.paper import BASELINE, COMPONENTS, METHODS
-from experiments.settings import Settings
+from experiments.paper import METHODS
 from mnemonics_jax import data, registry
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import Settings, presets
+from mnemonics_jax.settings.presets import BASELINE, COMPONENTS
 
 TABLES = ("1", "2", "s1", "s2")
 UPPER_BOUND = "joint"

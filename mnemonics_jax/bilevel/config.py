@@ -8,6 +8,7 @@ from jaxtyping import Array
 import optax
 
 from mnemonics_jax.errors import UserError, check_count
+from mnemonics_jax.settings import Recipe
 from mnemonics_jax.types import Exemplars, PyTree, Variables
 
 ApplyFn = Callable[..., Array]
@@ -130,6 +131,8 @@ class BilevelConfig:
     for name, least in _COUNTS.items():
       if getattr(self, name) is not None:
         check_count(name, getattr(self, name), least)
+    if self.frequencies is not None:
+      Recipe.check_value("frequencies", self.frequencies)
     for name in ("inner_lr", "outer_lr", "max_change"):
       value = getattr(self, name)
       if value is not None and not 0 <= value < float("inf"):
@@ -181,7 +184,6 @@ _COUNTS = dict(
   epochs=0,
   steps_per_epoch=1,
   batch_size=1,
-  frequencies=1,
 )
 
 

@@ -1,55 +1,55 @@
 """The learner: settings, and calls that learn classes and name images."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 import contextlib
 import dataclasses
+import functools
 from pathlib import Path
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import phase
+from mnemonics_jax import phase, registry
+from mnemonics_jax import settings as settings_lib
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.learner import inputs
 from mnemonics_jax.learner import known as known_lib
 from mnemonics_jax.learner.known import Known, Scores
-from mnemonics_jax.learner.presets import PRESETS, fields, policy
 from mnemonics_jax.memory import Codec, MemoryPolicy
-from mnemonics_jax.methods import METHODS, Method, reference
+from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import AUGMENTATIONS, Augmentation
-from mnemonics_jax.nn.networks import NETWORKS
 from mnemonics_jax.phase import Config, OpenShape, PhaseData, Schedule
-from mnemonics_jax.phase.config import CHOICES
 from mnemonics_jax.progress import Report
+from mnemonics_jax.settings import Settings, build, presets
 from mnemonics_jax.types import PhaseState
 
-_CHOICES: Mapping[str, Iterable[str]] = {
-  **CHOICES,
-  "network": NETWORKS,
-  "method": METHODS,
-  "augment": AUGMENTATIONS,
-  "preset": PRESETS,
-}
+if TYPE_CHECKING:  # `optional` adds the keywords of a recipe.
+  _Recipe = settings_lib.Recipe
+else:
+  _Recipe = settings_lib.Declared
+
+_PARTS = ("method", "network", "bilevel", "base", "train", "balance")
 
 
 @dataclasses.dataclass(frozen=True)
-class Learner:
+@settings_lib.optional(settings_lib.Recipe)
+class Learner(_Recipe):
   """Settings for learning classes call by call.
 
   `learn` returns everything learned so far as an immutable `Known`, which the other
-  methods take. A field that is None takes its value from the preset, or else the
-  default of `phase.Config`.
+  methods take. The keywords beside these attributes are the settings of a run, such
+  as `exemplars`, `epochs` and `finetune` (`settings.Recipe`). One that is None takes
+  its value from the preset.
 
   Attributes:
     network: `resnet8`, `resnet18`, `resnet32`; or your own linen module, whose
       `features(images, train)`, or else `__call__`, returns features; or an object
       with the methods of `Network`.
     method: the base method, by name or as a value.
-    exemplars: `random`, `herding`, `selected` or `mnemonics`.
     memory: budget of exemplars, such as `per_class:20`, `total:2000` or
       `per_class_bytes:61440`.
     preset: `paper`, `fast` (a quarter of its epochs), `short` (a CPU's minutes),
@@ -58,49 +58,54 @@ class Learner:
     seed: of initialisation, sampling and augmentation.
     augment: of training images, by name or as a function of key and images.
     codec: storage of exemplars: `raw`, `jpeg:75`, `webp:75`.
-    base_model: a published model of the first classes, used with its network
-      instead of training one.
-    init_exemplars: this and all below are fields of `phase.Config`.
+    bilevel: how exemplars are learned, instead of `recipe`, `max_change` and so on.
+    base: schedule of the first classes, instead of `base_epochs` and so on.
+    train: schedule of later classes, instead of `epochs` and so on.
+    balance: schedule of the fine-tune, instead of `finetune_epochs` and so on.
   """
 
   network: Any = "resnet32"
   method: str | Method = "lucir"
-  exemplars: str | None = None
+  if not TYPE_CHECKING:  # A keyword of `_Recipe` for type checkers.
+    exemplars: str | None = settings_lib.redefault(
+      settings_lib.Recipe, "exemplars", None, positional=True
+    )
   memory: str | MemoryPolicy | None = None
   preset: str = "short"
   seed: int = 0
   augment: str | Augmentation = "crop_flip"
   codec: str | Codec | None = None
-  base_model: str | None = None
-  init_exemplars: str | None = None
-  validate_on: str | None = None
-  adjust: bool | None = None
-  adjust_parts: int | None = None
   bilevel: BilevelConfig | None = None
-  drift: int | None = None
-  imitate: bool | None = None
-  augment_exemplars: bool | None = None
-  exemplar_chunk: int | None = None
-  code_new: bool | None = None
-  rehearsal: str | None = None
-  transfer: str | None = None
-  finetune: str | None = None
   base: Schedule | None = None
   train: Schedule | None = None
   balance: Schedule | None = None
-  stream: str | None = None
 
   def __post_init__(self):
-    for field, choices in _CHOICES.items():
-      value = getattr(self, field)
-      if isinstance(value, str) and value not in choices:
-        raise UserError(
-          field,
-          f"`{field}={value}` is not known",
-          f"choose one of {', '.join(choices)}",
-        )
+    super().__post_init__()
     check_count("seed", self.seed, most=2**32 - 1)
+    for name in ("method", "augment", "preset"):
+      if isinstance(value := getattr(self, name), str):
+        Settings.check_value(name, value)
+    if isinstance(self.network, str) and self.network not in registry.NETWORKS:
+      raise UserError(
+        "network",
+        f"`network={self.network}` is not known",
+        f"choose one of {', '.join(registry.NETWORKS)}",
+      )
     self._policy((1, 1, 1))  # Refuses a wrong memory or codec.
+    values = {
+      part for part in _PARTS
+      if not isinstance(getattr(self, part), str | None)
+    }  # fmt: skip
+    for field in settings_lib.declared(settings_lib.Recipe):
+      parts = {place.partition(".")[0] for place in field.metadata["to"]}
+      given = getattr(self, field.name) is not None
+      if given and parts and parts <= values:
+        raise UserError(
+          field.name,
+          f"`{field.name}` has no effect with a value for `{min(parts)}`",
+          "leave out one of them",
+        )
 
   def learn(
     self,
@@ -164,8 +169,9 @@ class Learner:
   ) -> Config:
     """The configuration of the phase that learns images with these labels."""
     counts = np.zeros(0, int) if state is None else state.memory.counts
+    settings = self._settings
     # An imitated phase has as many new classes as this one.
-    imitates = bool(self.drift or self.imitate)
+    imitates = bool(settings.drift or settings.imitate)
     shape = OpenShape(
       phases,
       known_lib.room_for(sum(phases) + imitates * phases[-1]),
@@ -174,11 +180,7 @@ class Learner:
       exemplars=int(counts.sum()),
       image_shape=tuple(network.image_shape),
     )
-    chosen = {
-      field.name: getattr(self, field.name)
-      for field in dataclasses.fields(Config)
-      if getattr(self, field.name, None) is not None
-    }
+    values = {name: getattr(self, name) for name in _PARTS[2:]}
     memory, codec = self._policy(network.image_shape)
     derived = dict(
       network=network,
@@ -187,29 +189,45 @@ class Learner:
       memory=memory,
       codec=codec,
       augment=self._augment,
+      **{name: value for name, value in values.items() if value is not None},
     )
-    preset = fields(self.preset, self.exemplars, self._method.name)
-    return Config(**{**preset, **chosen, **derived})
+    return Config(**{**build.fields(settings), **derived})
+
+  @functools.cached_property
+  def _settings(self) -> Settings:
+    """The settings of a run that does the same, as far as they have names."""
+    names = [field.name for field in settings_lib.declared(settings_lib.Recipe)]
+    given = {name: getattr(self, name) for name in [*names, "memory", "codec"]}
+    given["method"] = getattr(self.method, "name", self.method)
+    if given["method"] not in registry.METHODS:  # The user's own.
+      del given["method"]
+    given = {
+      name: value
+      for name, value in given.items()
+      if value is not None and (name in names or isinstance(value, str))
+    }
+    found = presets.values("learner", self.preset, given)
+    return Settings("learner", self.preset, **{**found, **given})
 
   def _network(self, images):
     if self.base_model is not None:
       from mnemonics_jax.runs import published
 
       return inputs.network_for(published.network(self.base_model), images)
-    options = {}
-    if self.preset == "paper":
-      options["last_relu"] = reference.last_relu(self._method)
+    options = build.network_options(self._settings, self._method)
     return inputs.network_for(self.network, images, **options)
 
-  @property
+  @functools.cached_property
   def _method(self) -> Method:
-    if not isinstance(self.method, str):
-      return self.method
-    method = METHODS[self.method]()
-    return reference.method(method) if self.preset == "paper" else method
+    if isinstance(self.method, str):
+      return build.method(self._settings)
+    return self.method
 
   def _policy(self, image_shape: tuple[int, ...]) -> tuple[MemoryPolicy, Codec]:
-    return policy(self.preset, self.memory, self.codec, image_shape)
+    """Budget and codec; a preset keeps as many raw images of every size."""
+    memory = self.memory or presets.of_size(self._settings.memory, image_shape)
+    codec = self.codec or self._settings.codec
+    return memory_lib.parse(memory), memory_lib.parse_codec(codec)
 
   @property
   def _augment(self) -> Augmentation:

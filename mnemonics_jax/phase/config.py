@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import optax
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import registry
+from mnemonics_jax import registry, settings
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.errors import UserError, check_count
@@ -19,7 +19,6 @@ from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import Augmentation, CropFlip
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.networks import Network
-from mnemonics_jax.phase.draws import check_rehearsal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,8 +249,10 @@ def round_up(count: int, least: int = 8) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(settings.Phase):
   """Everything that decides what a phase does; hashable.
+
+  The keywords beside these attributes are the settings of `settings.Phase`.
 
   >>> from mnemonics_jax import data, methods, networks
   >>> stream = data.stream(data.load("digits"), phases=5)
@@ -270,35 +271,11 @@ class Config:
     memory: how much may be kept of each class; if that is bytes, what
       `memory.fit` makes of it.
     codec: how exemplars are kept: as they are, or coded.
-    code_new: whether the model sees new images as they would be kept, too, once
-      there are old ones (`feed.as_kept`).
-    rehearsal: how often old exemplars are drawn, see `draws.quotas`: `once`
-      (the paper), `balanced`, or a number of times.
-    exemplars: how new exemplars are made: `random` and `herding` choose among
-      the images, `selected` learns which to choose, `mnemonics` learns them.
-    init_exemplars: start images of `mnemonics`: `random` or `herding`.
-    validate_on: what validates new exemplars while they are learned: `new` is
-      D_i alone (Eq. 7 and 9 of Liu et al. 2020), `all` adds the old exemplars.
-    adjust: whether old exemplars are adjusted in every phase; each time they
-      may move by the trust region of `bilevel` again.
-    adjust_parts: into how many parts they are dealt for it; each part is
-      validated by the others.
     bilevel: how exemplars are learned and adjusted.
-    drift: copies of the model that new exemplars are learned for beside it, each
-      after some epochs of an imitated next phase.
-    imitate: whether new exemplars are learned through the training of an imitated
-      next phase, with the method's own loss, on the whole network.
-    augment_exemplars: whether exemplars are augmented while they are learned.
-    exemplar_chunk: classes whose exemplars are learned at a time, None for all.
-    transfer: `none`, or scale/shift weight transfer `in_out` or `out`.
-    finetune: what the balanced fine-tune trains: `none`, `head` or `all`.
     base: schedule of phase 0.
     train: schedule of the later phases.
     balance: schedule of the fine-tune.
     augment: augmentation of training images.
-    stream: whether training images stay on the host or on a disk and stream to
-      the device while it trains: `always`, `never`, or `auto`, if they do not
-      fit. It changes no number.
   """
 
   network: Network
@@ -306,35 +283,18 @@ class Config:
   shape: StreamShape | OpenShape
   memory: MemoryPolicy = PerClass(20)
   codec: Codec = Raw()
-  code_new: bool = False
-  rehearsal: str = "once"
-  exemplars: str = "herding"
-  init_exemplars: str = "herding"
-  validate_on: str = "all"
-  adjust: bool = False
-  adjust_parts: int = 2
   bilevel: BilevelConfig = BilevelConfig()
-  drift: int = 0
-  imitate: bool = False
-  augment_exemplars: bool = True
-  exemplar_chunk: int | None = None
-  transfer: str = "none"
-  finetune: str = "none"
   base: Schedule = Schedule()
   train: Schedule = Schedule()
   balance: Schedule = Schedule(50, 0.01, ())
   augment: Augmentation = CropFlip()
-  stream: str = dataclasses.field(default="auto", metadata={"identity": False})
+  _: dataclasses.KW_ONLY
+  # Commands and the Learner have presets instead.
+  exemplars: str = settings.redefault(settings.Phase, "exemplars", "herding")
+  validate_on: str = settings.redefault(settings.Phase, "validate_on", "all")  # pyright: ignore
 
   def __post_init__(self):
-    for name, choices in CHOICES.items():
-      value = getattr(self, name)
-      if value not in choices:
-        raise UserError(
-          name,
-          f"`{name}={value}` is not known",
-          f"choose one of {', '.join(choices)}",
-        )
+    super().__post_init__()
     if self.method.joint != self.shape.joint:
       raise UserError(
         "method",
@@ -350,17 +310,12 @@ class Config:
         "give the network the stream's image_shape",
       )
     self.codec.check(self.shape.image_shape)
-    check_rehearsal(self.rehearsal)
-    check_count("drift", self.drift)
     if self.drift and self.imitate:
       raise UserError(
         "drift",
         f"`drift={self.drift}` cannot be used with `imitate`",
         "leave out one of them",
       )
-    check_count("adjust_parts", self.adjust_parts, least=2)
-    if self.exemplar_chunk is not None:
-      check_count("exemplar_chunk", self.exemplar_chunk, least=1)
     if (self.learned or self.adjust) and isinstance(self.codec, WebP):
       raise UserError(
         "codec",
@@ -421,13 +376,3 @@ class Config:
     if self.exemplars == "selected":
       return "herding"  # Its candidates.
     return self.init_exemplars if self.learned else self.exemplars
-
-
-CHOICES = {
-  "exemplars": tuple(registry.EXEMPLARS),
-  "init_exemplars": tuple(registry.INIT_EXEMPLARS),
-  "validate_on": tuple(registry.VALIDATIONS),
-  "transfer": tuple(registry.TRANSFERS),
-  "finetune": tuple(registry.FINETUNES),
-  "stream": tuple(registry.STREAMS),
-}

@@ -1,14 +1,11 @@
 """Which images an epoch draws and how often, and which are never trained on."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 import numpy as np
 
 from mnemonics_jax.bilevel.data import shuffle
-from mnemonics_jax.errors import UserError
 
 
 @jax.jit
@@ -52,22 +49,6 @@ def epoch_order(
   times = each[mine] + (place < more[mine])
   drawn = jnp.repeat(rows, times, total_repeat_length=len(rows))
   return drawn[shuffle(mix_key, real)]
-
-
-def check_rehearsal(rehearsal: str) -> None:
-  """Refuses what is no way to rehearse.
-
-  >>> check_rehearsal("balanced"), check_rehearsal("4")
-  (None, None)
-  """
-  if rehearsal in ("once", "balanced"):
-    return
-  if not (re.fullmatch(r"[0-9]{1,6}", rehearsal) and int(rehearsal) > 0):
-    raise UserError(
-      "rehearsal",
-      f"`rehearsal={rehearsal}` is not known",
-      "use once, balanced, or a whole number of times, such as 4",
-    )
 
 
 def quotas(

@@ -6,10 +6,10 @@ from absl.testing import flagsaver
 import pytest
 from support import data_files
 
-from experiments import datasets, presets
-from experiments.settings import Settings
+from experiments import datasets
 from mnemonics_jax import data
 from mnemonics_jax.data import DataError
+from mnemonics_jax.settings import Settings, presets
 
 FLAGS = datasets.FLAGS
 KINDS = {"bool": bool, "int": int, "float": float, "string": str}

@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from experiments.effects import check_effect
-from experiments.settings import Settings
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import Settings
 
 PLAIN = Settings(
   "tiny", "short", net="resnet8", memory="per_class:2", base_classes=3, phases=3
@@ -42,8 +41,8 @@ def test_what_changes_nothing_changes_no_identity(settings, idle, matters):
   # And nobody may ask for it.
   for name in idle:
     with pytest.raises(UserError, match=f"`{name}` has no effect with"):
-      check_effect(same, [name])
-  check_effect(other, matters)
+      same.refuse_idle([name])
+  other.refuse_idle(matters)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +60,15 @@ def test_options_of_other_data_sets_are_refused(dataset, idle):
   )
   for name in ("image_size", "val_fraction"):
     if name not in idle:
-      check_effect(settings, [name])
+      settings.refuse_idle([name])
       continue
     with pytest.raises(UserError, match=f"`{name}` has no effect with"):
-      check_effect(settings, [name])
+      settings.refuse_idle([name])
 
 
 def test_what_is_switched_off_may_be_said():
-  check_effect(JOINT, ["adjust", "finetune", "transfer", "reference_code"])
-  check_effect(HERDING, ["drift", "imitate"])
+  JOINT.refuse_idle(["adjust", "finetune", "transfer", "reference_code"])
+  HERDING.refuse_idle(["drift", "imitate"])
 
 
 @pytest.mark.parametrize(
@@ -95,11 +94,11 @@ def test_what_is_switched_off_may_be_said():
 def test_what_would_change_nothing_is_refused(changes, given):
   settings = dataclasses.replace(PLAIN, **changes)
   with pytest.raises(UserError, match=f"`{given}` has no effect with ."):
-    check_effect(settings, {given})
-  check_effect(settings, set())
+    settings.refuse_idle({given})
+  settings.refuse_idle(set())
 
 
 def test_what_has_an_effect_is_accepted():
   adjusted = dataclasses.replace(PLAIN, exemplars="herding", adjust=True)
-  check_effect(adjusted, {"max_change", "recipe", "less_forget"})
-  check_effect(dataclasses.replace(PLAIN, finetune="all"), {"finetune_epochs"})
+  adjusted.refuse_idle({"max_change", "recipe", "less_forget"})
+  dataclasses.replace(PLAIN, finetune="all").refuse_idle({"finetune_epochs"})

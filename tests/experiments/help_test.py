@@ -150,7 +150,7 @@ def test_help_teaches_what_the_registry_knows(tmp_path):
     "joint (head): the upper bound",
     "mnemonics: learned by bilevel optimisation",
     "per_class:20",
-    "λ_base of --method=lucir",
+    "λ_base of LUCIR",
   ):
     assert part in text
 

@@ -3,10 +3,14 @@
 import dataclasses
 from pathlib import Path
 
+import pytest
 from support import tiny
 
-from experiments import opening, presets
-from experiments.settings import Settings, build
+from experiments import opening
+from mnemonics_jax.data import ClassStream
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import Settings, presets, resolve
+from mnemonics_jax.settings.build import build
 
 PLAIN = Settings(
   "tiny", "short", net="resnet8", memory="per_class:4", base_classes=3, phases=3
@@ -105,3 +109,23 @@ def test_equal_phases_are_counted():
   assert (
     "the 3 classes of" in text and "in one phase of 3 classes, once" in text
   )
+
+
+def test_photographs_whose_views_vary_are_not_augmented_twice(monkeypatch):
+  """Training sees random parts of them; --augment acts on exemplars only."""
+  words = (
+    "random parts of the photographs; --augment=crop acts on exemplars only."
+  )
+  assert words not in describe(augment="crop")
+  monkeypatch.setattr(ClassStream, "varies", True)
+  assert words in describe(augment="crop")
+  plain = dict(exemplars="herding", finetune="none")
+  assert words not in describe(dataset="imagenet", augment="crop", **plain)
+  # There it acts nowhere, and is refused. The name of the directory has it as ever.
+  with pytest.raises(UserError, match="`augment` has no effect with ImageNet"):
+    resolve("imagenet", "paper", {"augment": "none", **plain})
+  known = resolve("imagenet", "paper", plain).identity()
+  assert known["augment"] == "resized_crop"
+  for other in (dict(adjust=True), dict(finetune="head")):
+    resolve("imagenet", "paper", {**plain, "augment": "none", **other})
+  resolve("folder", "paper", {"augment": "none", **plain})

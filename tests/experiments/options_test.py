@@ -3,9 +3,10 @@
 from absl.testing import flagsaver
 import pytest
 
-from experiments import folder, options, presets
+from experiments import folder, options
 from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import presets
 
 FLAGS = folder.FLAGS
 

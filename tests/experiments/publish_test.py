@@ -24,7 +24,7 @@ def test_a_model_is_published_and_begun_with(tmp_path):
   again = publish(tmp_path, model, "run", "public/tiny")
   assert_refused(again, "public/tiny exists")
   # Settings are named by what it is, wherever it lies.
-  from experiments.settings import Settings
+  from mnemonics_jax.settings import Settings
 
   name = lambda path: Settings(
     "tiny", "short", base_model=str(tmp_path / path)

@@ -9,11 +9,11 @@ from PIL import Image
 import pytest
 from support import report_fixture, tiny
 
-from experiments import command, presets, running
-from experiments.settings import Settings
+from experiments import command, running
 from mnemonics_jax import data, report, runs
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.progress import Note, RunBegins
+from mnemonics_jax.settings import Settings, presets
 
 SETTINGS = Settings(
   "tiny", "short", net="resnet8", memory="per_class:2", base_classes=3, phases=3

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from support import tiny
 
-from experiments.settings import Settings, build
 from mnemonics_jax import augment, methods
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.memory import Jpeg, PerClassBytes, Total, fit
 from mnemonics_jax.phase import Schedule
+from mnemonics_jax.settings import Settings
+from mnemonics_jax.settings.build import build
 
 PLAIN = Settings(
   "tiny", "short", net="resnet8", memory="per_class:2", base_classes=3, phases=3

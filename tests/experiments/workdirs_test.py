@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import presets, workdirs
-from experiments.settings import Settings
+from experiments import workdirs
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.settings import Settings, presets, setting
+from mnemonics_jax.settings import settings as settings_lib
 
 DIGITS = Settings("digits", "smoke", **presets.of("digits")["smoke"])
 
@@ -33,7 +34,7 @@ def test_a_setting_that_comes_later_renames_nothing():
 
   @dataclasses.dataclass(frozen=True)
   class Later(Settings):
-    depth: int = 3
+    depth: int = setting("Training", 3)
 
   later = Later("digits", "smoke", **presets.of("digits")["smoke"])
   assert name(later) == name()
@@ -54,7 +55,7 @@ def test_whatever_changes_numbers_changes_the_name(monkeypatch):
   assert name(stored) == name()
   assert name(data=18) != name()
   before = name()
-  monkeypatch.setattr(workdirs, "NUMERICS", workdirs.NUMERICS + 1)
+  monkeypatch.setattr(settings_lib, "NUMERICS", settings_lib.NUMERICS + 1)
   assert name() != before
 
 
@@ -78,3 +79,16 @@ def test_what_cannot_be_a_directory_is_refused(tmp_path):
     refused = rf"`root=.*` cannot be used \(.*{problem}\)"
     with pytest.raises(UserError, match=refused):
       workdirs.check("root", tmp_path / path)
+
+
+def test_one_folder_is_one_data_set_however_it_is_written(tmp_path):
+  """The checksum tells data apart; config.json knows that they may lie elsewhere."""
+  plain = Settings("folder", "short", data="pets")
+  for place in ("./pets", "/somewhere/pets"):
+    other = dataclasses.replace(plain, data=place)
+    assert name(other) == name(plain)
+  # A run goes on that was begun when the name depended on the place.
+  former = tmp_path / plain.name(17, with_place=True)
+  assert former.name != name(plain).name
+  former.mkdir()
+  assert name(plain, root=str(tmp_path)) == former

@@ -69,7 +69,7 @@ def test_questions_that_cannot_be_answered(learned):
 @pytest.mark.parametrize(
   ("field", "value", "part"),
   [
-    ("network", "resnet9", "choose one of resnet8"),
+    ("network", "resnet9", "choose one of resnet18, resnet32, resnet8"),
     ("method", "lucyr", "lucir"),
     ("exemplars", "best", "herding"),
     ("memory", "twenty", "per_class:N"),

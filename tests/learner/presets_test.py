@@ -1,11 +1,17 @@
 """Presets of a learner do what the command line's of the same names do."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from support import tiny
 
-from experiments import presets
-from mnemonics_jax import Learner, UserError, memory, registry
-from mnemonics_jax.learner.presets import fields, policy
+from mnemonics_jax import Learner, UserError, registry
+from mnemonics_jax.identity import identity
+from mnemonics_jax.methods import LwF
+from mnemonics_jax.phase import Schedule
+from mnemonics_jax.settings import resolve
+from mnemonics_jax.settings.build import build
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), np.uint8)
 
@@ -39,25 +45,46 @@ def test_a_method_brings_its_own_fine_tune():
 
 
 @pytest.mark.parametrize("preset", registry.PRESETS)
-def test_schedules_are_those_for_cifar(preset):
-  ours, flags = (
-    fields(preset, "mnemonics", "lucir"),
-    presets.of("cifar100")[preset],
-  )
-  assert ours["base"].epochs == flags["base_epochs"]
-  assert ours["train"].epochs == flags["epochs"]
-  assert ours["balance"].epochs == flags["finetune_epochs"]
-  for schedule in (ours["base"], ours["train"]):
-    assert schedule.curve == flags.get("curve", "steps")
-  rate = flags.get("learning_rate", 0.1)
-  assert ours["train"].learning_rate == rate
-  assert ours["base"].learning_rate == flags.get("base_learning_rate", rate)
-  assert ours["balance"].curve == "steps"
-  assert ours["exemplars"] == flags.get("exemplars", "mnemonics")
-  assert policy(preset, None, None, (32, 32, 3)) == (
-    memory.parse(flags.get("memory", "per_class:20")),
-    memory.parse_codec(flags.get("codec", "raw")),
-  )
+def test_a_learner_does_what_the_command_of_the_same_preset_does(preset):
+  """With rates and epochs for CIFAR-100, and exemplars drawn once an epoch."""
+  same_memory = {"memory": "per_class:20"}
+  given = {"net": "resnet8", "rehearsal": "once", "phases": 3, **same_memory}
+  run = resolve("cifar100", preset, given)
+  theirs, _ = build(run, tiny.dataset(classes=6, train=60))
+  ours = config(preset=preset, **same_memory)
+  same = {
+    field.name: getattr(ours, field.name) == getattr(theirs, field.name)
+    for field in dataclasses.fields(ours)
+  }
+  for name in ("memory", "shape", "network"):  # They depend on the images.
+    same.pop(name)
+  relu = lambda config: config.network.module.last_relu
+  assert relu(ours) == relu(theirs)
+  assert all(same.values()), same
+  assert identity(ours.base) == identity(theirs.base)
+
+
+def test_single_settings_are_keywords():
+  ours = config(epochs=3, learning_rate=0.2, less_forget=7.0, max_change=4)
+  assert (ours.train.epochs, ours.train.learning_rate) == (3, 0.2)
+  assert ours.base.learning_rate == 0.2
+  assert ours.method.less_forget_base == 7.0
+  assert ours.bilevel.max_change == 4
+
+
+def test_a_setting_beside_a_value_that_has_its_own_is_refused():
+  with pytest.raises(UserError, match="`epochs` has no effect with a value"):
+    Learner(epochs=3, train=Schedule(2))
+  Learner(batch_size=16, train=Schedule(2))  # It is that of phase 0, too.
+  with pytest.raises(UserError, match="`distill` has no effect with a value"):
+    Learner(distill=False, method=LwF())
+
+
+def test_a_preset_keeps_as_many_raw_images_of_every_size():
+  learner = Learner(preset="best")
+  assert learner._policy((32, 32, 3))[0].bytes == 61440
+  assert learner._policy((64, 64, 3))[0].bytes == 245760
+  assert learner._policy((28, 20, 1))[0].bytes == 20 * 28 * 20
 
 
 def test_choices_of_a_phase_are_checked_at_once():

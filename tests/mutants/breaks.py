@@ -235,21 +235,25 @@ _LIBRARY = PHASE | {
 }  # fmt: skip
 
 _COMMANDS = {
-  "experiments/settings.py": (
+  "mnemonics_jax/settings/settings.py": (
     ("experiments/settings_test.py",),
     [
-      ("rate=settings.finetune_learning_rate,", "rate=settings.learning_rate,"),
-      ("order_seed=settings.order_seed,", "order_seed=1993,"),
-      ("settings.base_epochs, base_rate)", "settings.epochs, base_rate)"),
       (
-        "settings.base_epochs, base_rate)",
-        "settings.base_epochs, settings.learning_rate)",
+        'needs=_FINETUNED, to="balance.learning_rate")',
+        'needs=_FINETUNED, to="train.learning_rate")',
+      ),
+      ('"Seed of the class order.", **_SEED, to="stream")', '"", **_SEED)'),
+      ('to="base.epochs")', 'to="train.epochs")'),
+      (
+        'yields_to=("learning_rate",), to="base.learning_rate",',
+        'yields_to=("learning_rate",),',
+      ),
+      (
+        'yields_to=("learning_rate",), to="base.learning_rate",',
+        'to="base.learning_rate",',
+        ("experiments/presets_test.py",),
       ),
     ],
-  ),
-  "experiments/presets.py": (
-    ("experiments/presets_test.py",),
-    [('found.pop("base_learning_rate", None)', "pass")],
   ),
   "experiments/tables/filling.py": (
     ("experiments/tables/filling_test.py",),

@@ -129,7 +129,7 @@ def test_a_memory_that_ends_with_too_few_of_a_class_is_refused(
   ],
 )
 def test_counts_are_whole_and_large_enough(unchecked, field, value, least):
-  problem = f"`{field}={value}`.*{least} or more"
+  problem = f"`{field}={value}`.* a whole number.* {least}"
   with pytest.raises(UserError, match=problem) as refused:
     _config(memory.PerClass(3), **{field: value})
   assert refused.value.field == field

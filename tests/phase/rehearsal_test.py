@@ -5,6 +5,7 @@ import pytest
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.phase import draws
+from mnemonics_jax.settings import Phase
 
 # Two old classes of two exemplars, a new one of ten images, one not seen yet.
 LABELS = np.array([0, 0, 1, 1] + [2] * 10)
@@ -57,4 +58,4 @@ def test_a_class_of_which_nothing_is_kept_is_not_drawn():
 @pytest.mark.parametrize("how", ["", "twice", "0", "-2", "1.5", "all", "1e3"])
 def test_what_is_no_way_to_rehearse_is_refused(how):
   with pytest.raises(UserError, match="`rehearsal="):
-    draws.check_rehearsal(how)
+    Phase.check_value("rehearsal", how)

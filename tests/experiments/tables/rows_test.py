@@ -6,14 +6,13 @@ from absl.testing import flagsaver
 import pytest
 from support import tables, tiny
 
-from experiments.effects import without_effect
 from experiments.options import settings_from_flags
 from experiments.paper import departures
-from experiments.settings import build
 from experiments.tables import rows as table_rows
 from mnemonics_jax import registry
 from mnemonics_jax.phase import Phase, begin_run
 from mnemonics_jax.runs import base_models
+from mnemonics_jax.settings.build import build
 
 METHODS = ("lwf", "icarl", "bic", "lucir")
 
@@ -105,7 +104,7 @@ def test_a_cell_is_the_run_that_its_flags_ask_for(tmp_path, table, preset):
   )
   for row in request.available:
     cell = request.settings(row, 5, 0)
-    idle = without_effect(cell)
+    idle = cell.idle
     flags = {
       name: str(value)
       for name, value in {

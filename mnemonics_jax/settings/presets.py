@@ -1,16 +1,59 @@
-"""What settings are where no flag says otherwise: presets by data set.
+"""What settings are where nobody says otherwise: presets by data set.
 
-A data set that has none of its own here has those of CIFAR-100.
+A data set without presets of its own has those of CIFAR-100. "learner" is what
+`Learner` starts from: it does not know which data will come.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+import math
 from typing import Any
 
-from experiments.paper import BASELINE, MNEMONICS, PAPER, PAPER_IMAGENET, STAGES
-from experiments.settings import Settings
-from mnemonics_jax import memory, registry
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax import registry
+from mnemonics_jax.settings.declare import declared
+from mnemonics_jax.settings.settings import Settings
 
 Presets = Mapping[str, Mapping[str, Any]]
+
+# The stages of the paper: exemplars that are chosen and nothing else; or mnemonics.
+BASELINE = dict(
+  exemplars="herding", adjust=False, transfer="none", finetune="none"
+)
+COMPONENTS = dict(transfer="in_out", finetune="all")
+MNEMONICS = dict(exemplars="mnemonics", adjust=True, **COMPONENTS)
+
+# The defaults of `Settings` are the rest of the paper's settings.
+PAPER = dict(
+  init_exemplars="random", reference_code=True, recipe="paper", **MNEMONICS
+)
+PAPER_IMAGENET = PAPER | dict(
+  net="resnet18",
+  epochs=90,
+  base_epochs=90,
+  milestones=(1 / 3, 2 / 3),
+  less_forget=10.0,
+  augment="resized_crop",
+  image_size=224,
+)
+
+
+def of_size(memory: str, image_shape: Sequence[int]) -> str:
+  """A preset's memory for images of some size: the same number of raw images.
+
+  >>> of_size("per_class_bytes:61440", (64, 64, 3)), of_size("total:9", (64, 64, 3))
+  ('per_class_bytes:245760', 'total:9')
+  """
+  kind, _, size = memory.partition(":")
+  if kind != "per_class_bytes":
+    return memory
+  return f"{kind}:{int(size) // (32 * 32 * 3) * math.prod(image_shape)}"
+
+
+def _raw(preset: Mapping[str, Any], side: int) -> str:
+  """The bytes that the images which a preset keeps of a class take as raw images."""
+  kept = preset.get("memory", Settings.memory)
+  images = memory_lib.parse(kept).allowance(1)
+  return f"per_class_bytes:{images * side * side * 3}"
 
 
 def _best(short: Mapping[str, Any], side: int, **changes: Any):
@@ -25,11 +68,18 @@ def _best(short: Mapping[str, Any], side: int, **changes: Any):
   return {**short, **kept, **changes}
 
 
-def _raw(short: Mapping[str, Any], side: int) -> str:
-  """The bytes that the images which `short` keeps of a class take as they are."""
-  images = memory.parse(short.get("memory", Settings.memory)).allowance(1)
-  return f"per_class_bytes:{images * side * side * 3}"
-
+_FAST = dict(
+  exemplars="herding",
+  learning_rate=0.05,
+  base_learning_rate=0.2,
+  curve="one_cycle",
+  finetune="head",
+  finetune_epochs=10,
+)
+# Of everything, only to see it work. results/defaults tells why `head`.
+_SMOKE = dict(
+  epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1, finetune="head"
+)
 
 _CIFAR100_SHORT = dict(
   net="resnet8",
@@ -41,34 +91,15 @@ _CIFAR100_SHORT = dict(
   finetune="head",  # results/defaults tells why.
   finetune_epochs=10,
 )
-# Where five times as many are kept, to draw each more often did harm.
-_CIFAR100_BEST = _best(
-  _CIFAR100_SHORT, 32, epochs=5, finetune_epochs=2, rehearsal="once"
-)
 _CIFAR100 = {
   "paper": PAPER,
-  "fast": dict(
-    net="resnet32",
-    exemplars="herding",
-    epochs=10,
-    base_epochs=40,
-    learning_rate=0.05,
-    base_learning_rate=0.2,
-    curve="one_cycle",
-    finetune="head",
-    finetune_epochs=10,
-  ),
+  "fast": dict(_FAST, epochs=10, base_epochs=40),
   "short": _CIFAR100_SHORT,
-  "best": _CIFAR100_BEST,
-  "smoke": dict(
-    net="resnet8",
-    finetune="head",
-    epochs=1,
-    base_epochs=2,
-    finetune_epochs=1,
-    meta_epochs=1,
-    images_per_class=50,
+  # Drawing each more often did harm where five times as many are kept.
+  "best": _best(
+    _CIFAR100_SHORT, 32, epochs=5, finetune_epochs=2, rehearsal="once"
   ),
+  "smoke": dict(_SMOKE, net="resnet8", images_per_class=50),
 }
 
 _DIGITS = dict(
@@ -95,7 +126,6 @@ _FOLDER = dict(
   finetune="head",
   batch_size=32,
 )
-
 _FOLDER_SHORT = dict(_FOLDER, epochs=20, base_epochs=40, finetune_epochs=20)
 
 # Of whole photographs, which take longer to decode than to learn here.
@@ -108,18 +138,13 @@ _SMALL_IMAGENET = dict(
   finetune="head",  # results/defaults tells why.
 )
 _FAST_IMAGENET = dict(
+  _FAST,
   net="resnet18",
-  exemplars="herding",
   augment="resized_crop",
   image_size=224,
   less_forget=10.0,
-  finetune="head",
   epochs=11,
   base_epochs=22,
-  learning_rate=0.05,  # As on CIFAR-100.
-  base_learning_rate=0.2,
-  curve="one_cycle",
-  finetune_epochs=10,
 )
 _IMAGENET_SHORT = dict(
   _SMALL_IMAGENET,
@@ -136,11 +161,8 @@ _IMAGENET = {
   "best": _best(_IMAGENET_SHORT, 64),
   "smoke": dict(
     _SMALL_IMAGENET,
+    **_SMOKE,
     memory="per_class:5",
-    epochs=1,
-    base_epochs=2,
-    finetune_epochs=1,
-    meta_epochs=1,
     batch_size=32,
     images_per_class=20,
   ),
@@ -149,14 +171,7 @@ _IMAGENET = {
 PRESETS: Mapping[str, Presets] = {
   "cifar100": _CIFAR100,
   "digits": {
-    "paper": dict(
-      _DIGITS,
-      batch_size=128,
-      reference_code=True,
-      recipe="paper",
-      init_exemplars="random",
-      **MNEMONICS,
-    ),
+    "paper": dict(_DIGITS, **PAPER, batch_size=128),
     "fast": dict(
       _DIGITS_TUNED,
       epochs=20,
@@ -173,12 +188,14 @@ PRESETS: Mapping[str, Presets] = {
     "fast": dict(_FAST_IMAGENET, val_fraction=0.2),
     "short": _FOLDER_SHORT,
     "best": _best(_FOLDER_SHORT, 64),
-    "smoke": dict(
-      _FOLDER, epochs=1, base_epochs=2, finetune_epochs=1, meta_epochs=1
-    ),
+    "smoke": {**_FOLDER, **_SMOKE},
   },
   "imagenet": _IMAGENET,
   "imagenet_subset": _IMAGENET,
+  # Drawing exemplars more often was not measured for classes that come call by call.
+  "learner": {
+    name: {**values, "rehearsal": "once"} for name, values in _CIFAR100.items()
+  },
 }
 
 # What Table S1 keeps of all classes together, if it is not 20 images of each.
@@ -209,10 +226,9 @@ def values(
     given: settings that will replace the preset's.
   """
   found = dict(of(dataset)[preset])
-  if "learning_rate" in given:  # It is that of phase 0, too.
-    found.pop("base_learning_rate", None)
-  if {"memory", "codec"} & given.keys():  # 4 times is for 20 raw images.
-    found.pop("rehearsal", None)
+  for field in declared(Settings):
+    if given.keys() & field.metadata["yields_to"]:
+      found.pop(field.name, None)
   if preset == "best" and given.get("image_size") is not None:
     found["memory"] = _raw(of(dataset)["short"], given["image_size"])
   method = given.get("method")
@@ -221,7 +237,15 @@ def values(
     found["exemplars"] = "herding"
   if preset == "paper" and {**found, **given}["exemplars"] != "mnemonics":
     # Its stages are those of mnemonics; chosen exemplars are its baselines.
-    found |= {name: BASELINE[name] for name in STAGES}
-  if method is not None and registry.METHODS[method].finetune != "none":
+    found |= {name: BASELINE[name] for name in MNEMONICS if name != "exemplars"}
+  if method in registry.METHODS and registry.METHODS[method].finetune != "none":
     found["finetune"] = registry.METHODS[method].finetune
   return found
+
+
+def resolve(dataset: str, preset: str, given: Mapping[str, Any]) -> Settings:
+  """The settings of a run: as given, or else the preset's, or else the default."""
+  found = {**values(dataset, preset, given), **given}
+  settings = Settings(dataset, preset, **found)
+  settings.refuse_idle(given)
+  return settings
