@@ -14,7 +14,7 @@ import re
 import sys
 import warnings
 
-from mnemonics_jax import user_cache
+from mnemonics_jax import files
 
 
 @contextlib.contextmanager
@@ -46,11 +46,11 @@ def kept() -> Iterator[None]:
 
 def _directory(chosen: str | None) -> Path | None:
   """Where they are kept, if only this user can write there."""
-  default = user_cache.default_directory() / "xla"
+  default = files.user_cache() / "xla"
   path = Path(chosen) if chosen else default
   try:
-    user_cache.make_private(path)
-    problem = user_cache.not_private(path)
+    files.make_private(path)
+    problem = files.not_private(path)
   except OSError:
     return None
   if problem is not None:

@@ -32,12 +32,12 @@ from experiments import (
   pictures,
   workdirs,
 )
+from mnemonics_jax import files
 from mnemonics_jax.data import read_images
 from mnemonics_jax.data.dataset import printable
 from mnemonics_jax.data.folder import folder_names
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.registry import READOUTS
-from mnemonics_jax.runs import files
 
 flags.adopt_module_key_flags(learned)
 flags.adopt_module_key_flags(class_names)

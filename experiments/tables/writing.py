@@ -17,8 +17,9 @@ from experiments.tables import cells as table_cells
 from experiments.tables import figures, views
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
+from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import environment, files, layout, lock
+from mnemonics_jax.runs import environment, layout, lock
 from mnemonics_jax.runs.schema import Each, Maybe
 
 

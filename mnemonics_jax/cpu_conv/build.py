@@ -19,7 +19,7 @@ import time
 import jax
 from jaxlib import version as jaxlib
 
-from mnemonics_jax import user_cache
+from mnemonics_jax import files
 
 SOURCE = Path(__file__).with_name("conv.cc")
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
@@ -97,8 +97,8 @@ def _probe(compiler):
 
 
 def _make_private(directory):
-  user_cache.make_private(directory)
-  if problem := user_cache.not_private(directory):
+  files.make_private(directory)
+  if problem := files.not_private(directory):
     raise BuildError(f"{problem}, so it is not safe")
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType
 import numpy as np
 
-from mnemonics_jax import user_cache
+from mnemonics_jax import files
 from mnemonics_jax.cpu_conv import build, forms
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.parallel import mesh
@@ -118,7 +118,7 @@ def _choose():
 
 
 def _load():
-  path, seconds = build.library(user_cache.default_directory() / "native")
+  path, seconds = build.library(files.user_cache() / "native")
   choice = Choice(path.stem.rpartition("-")[0].replace("conv", "native"))
   try:
     library = ctypes.CDLL(str(path))

@@ -24,7 +24,7 @@ import numpy as np
 
 from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.share import Share
-from mnemonics_jax.user_cache import default_directory, make_private
+from mnemonics_jax.files import make_private, user_cache
 
 _FORMAT = 2  # Part of every fingerprint: raise it when what is kept changes.
 T = TypeVar("T", bound=Any)
@@ -51,7 +51,7 @@ def cached(
     share: which part of the images this process decodes in `build`, for which
       all processes are needed.
   """
-  root = Path(cache_dir) if cache_dir else default_directory()
+  root = Path(cache_dir) if cache_dir else user_cache()
   entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
   fingerprint = _fingerprint(files)
   stored, before = None, _state(entry / "meta.json")

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image, PngImagePlugin
 
-from mnemonics_jax.runs import files
+from mnemonics_jax import files
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 COLORS = (

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 import re
 
+from mnemonics_jax import files
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report import figures, markup, story, tables
 from mnemonics_jax.report.group import (
@@ -20,7 +21,6 @@ from mnemonics_jax.report.group import (
   merge_seeds,
 )
 from mnemonics_jax.report.sections import MAP_CAPTION, SECTIONS, Section
-from mnemonics_jax.runs import files
 from mnemonics_jax.runs.finished import Run, load_run
 from mnemonics_jax.runs.layout import WorkdirError
 

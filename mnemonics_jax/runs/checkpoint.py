@@ -26,8 +26,9 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE
-from mnemonics_jax.runs import files, quiet
+from mnemonics_jax.runs import quiet
 from mnemonics_jax.runs.layout import ARRAYS, INFO, LARGE, MANIFEST
 from mnemonics_jax.types import PyTree
 

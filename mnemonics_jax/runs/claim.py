@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE, DiskError, UserError, remedy
-from mnemonics_jax.runs import checkpoint_names, files, layout
+from mnemonics_jax.runs import checkpoint_names, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
 from mnemonics_jax.version import NUMERICS

@@ -23,8 +23,8 @@ from pathlib import Path
 import re
 from typing import Any
 
+from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import files
 from mnemonics_jax.runs.schema import NUMBER, Each, Maybe, OrNull, mismatch
 
 AnyPath = str | os.PathLike[str]

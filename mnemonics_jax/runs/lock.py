@@ -6,13 +6,9 @@ import os
 from pathlib import Path
 import platform
 
+from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import files, layout
-
-try:
-  import fcntl
-except ImportError:  # Windows has no such locks.
-  fcntl = None
+from mnemonics_jax.runs import layout
 
 
 class BusyError(UserError):
@@ -31,20 +27,16 @@ class BusyError(UserError):
 @contextlib.contextmanager
 def locked(workdir: Path) -> Iterator[None]:
   """Keeps other processes out of `workdir`; a dead one's lock counts nothing."""
-  # The system releases the lock with the process, however that ends.
-  with layout.lock_path(workdir).open("a+") as file:
-    if fcntl is not None:
-      try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except BlockingIOError:
-        file.seek(0)
-        raise BusyError(
-          "workdir",
-          f"`workdir={workdir}` is in use by {file.read().strip()}",
-          "wait for it or choose another one",
-        ) from None
-      except OSError:
-        pass  # A file system without locks.
+  with contextlib.ExitStack() as stack:
+    try:
+      lock = files.locked(layout.lock_path(workdir))
+      file = stack.enter_context(lock)
+    except BlockingIOError as error:
+      raise BusyError(
+        "workdir",
+        f"`workdir={workdir}` is in use by {error.strerror}",
+        "wait for it or choose another one",
+      ) from None
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()
@@ -64,8 +56,5 @@ def waiting(path: Path) -> Iterator[None]:
   Args:
     path: of a file that serves as lock; it is made and stays.
   """
-  with path.open("a") as file:
-    if fcntl is not None:
-      with contextlib.suppress(OSError):  # A file system without locks.
-        fcntl.flock(file, fcntl.LOCK_EX)
+  with files.locked(path, wait=True):
     yield

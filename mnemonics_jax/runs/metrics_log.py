@@ -12,7 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mnemonics_jax.runs import files, layout
+from mnemonics_jax import files
+from mnemonics_jax.runs import layout
 from mnemonics_jax.runs.schema import mismatch
 from mnemonics_jax.runs.tensorboard import Events
 

@@ -11,7 +11,8 @@ import zlib
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from mnemonics_jax.runs import files, layout
+from mnemonics_jax import files
+from mnemonics_jax.runs import layout
 from mnemonics_jax.runs.layout import AnyPath
 
 # How much of a phase is kept for pictures.

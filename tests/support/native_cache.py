@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from mnemonics_jax import user_cache
+from mnemonics_jax import files
 
 
 def share(caches: Path) -> None:
   """Lets those who keep their caches in `caches` find the kernels of this user."""
-  own = user_cache.default_directory() / "native"
+  own = files.user_cache() / "native"
   theirs = caches / own.parent.name / own.name
   if own.exists() and not theirs.exists():
     theirs.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,135 @@
+"""Files that are whole at any moment, locks, and directories for one user alone."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from pathlib import Path
+import re
+import stat
+from typing import IO
+
+try:
+  import fcntl
+except ImportError:  # Windows has no such locks.
+  fcntl = None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+  """Opens a draft, which takes the place of `path` when the block has ended.
+
+  A reader sees the old file or the new one. Several processes may replace one
+  file: the last one wins.
+  """
+  draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+  try:
+    with draft.open("wb") as file:
+      yield file
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(draft, path)
+    sync(path.parent)
+  except BaseException:
+    with contextlib.suppress(OSError):
+      draft.unlink(missing_ok=True)
+    raise
+
+
+def sync(path: Path) -> None:
+  """Asks the disk to hold a file, or the names in a directory."""
+  if path.is_dir() and os.name == "nt":
+    return
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def make_directory(path: Path) -> None:
+  """Makes a directory, and those above it, that a power failure leaves there."""
+  if not path.is_dir():
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    sync(path.parent)
+
+
+def is_draft(path: Path) -> bool:
+  """Whether a kill has left this, or somebody writes it now."""
+  return re.fullmatch(r".+\.[0-9]+\.draft", path.name) is not None
+
+
+def write_text(path: Path, text: str) -> None:
+  """Replaces what is in `path` by a text."""
+  with replacing(path) as file:
+    file.write(text.encode())
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[IO[str]]:
+  """Holds the lock `path`, a file that is made if it is missing, and stays.
+
+  The system releases the lock when the process ends, however that happens. A file
+  system without locks keeps nobody out.
+
+  Args:
+    path: of the file, which the block may read and write.
+    wait: whether to wait while another process holds the lock.
+
+  Raises:
+    BlockingIOError: if another process holds it, and `wait` is false.
+  """
+  with path.open("a+", encoding="utf-8") as file:
+    if fcntl is not None:
+      try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+      except BlockingIOError as error:
+        file.seek(0)
+        raise BlockingIOError(error.errno, file.read().strip(), path) from None
+      except OSError:
+        pass
+    yield file
+
+
+def user_cache() -> Path:
+  """The package's directory among the user's caches; it may not exist yet.
+
+  >>> user_cache().name
+  'mnemonics_jax'
+  """
+  root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+  return Path(root) / "mnemonics_jax"
+
+
+def make_private(path: Path) -> None:
+  """Makes a directory, and those above it, for this user alone.
+
+  >>> make_private(Path("mine"))
+  >>> oct(Path("mine").stat().st_mode)[-3:], not_private(Path("mine"))
+  ('700', None)
+  """
+  if not path.is_dir():
+    make_private(path.parent)
+    with contextlib.suppress(FileExistsError):  # Somebody else was faster.
+      path.mkdir(mode=0o700)
+
+
+def not_private(path: Path) -> str | None:
+  """Why code in a directory may be somebody else's; None if it cannot.
+
+  >>> Path("common").mkdir()
+  >>> Path("common").chmod(0o777)
+  >>> not_private(Path("common"))
+  'others may write to common'
+  """
+  if os.name != "posix":
+    return None
+  ours = user_cache()
+  # Whoever writes there could replace what is below.
+  for folder in (path, ours) if path.is_relative_to(ours) else (path,):
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+      return f"{folder} belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+      return f"others may write to {folder}"
+  return None
