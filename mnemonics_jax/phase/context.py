@@ -141,20 +141,29 @@ class Phase:
 class Journal:
   """What a phase remembers of its own progress; this one keeps nothing.
 
-  One that writes to a disk lets a phase continue where it was, and may end it by
-  raising an exception from `offer` or `once`.
+  One that writes to a disk lets a phase continue where it was. It may end the
+  phase by raising an exception from `offer` or `finish`.
 
   >>> class Kept(dict, Journal):
-  ...   def once(self, entry, compute):
-  ...     return self[entry] if entry in self else self.setdefault(entry, compute())
+  ...   finished = dict.get
+  ...   finish = dict.setdefault
   >>> journal = Kept()
   >>> journal.once("train", lambda: "Θ"), journal.once("train", lambda: "again")
   ('Θ', 'Θ')
   """
 
+  def finished(self, entry: str) -> PyTree | None:
+    """What `finish` was given for this entry; None if it was not called."""
+    return None
+
+  def finish(self, entry: str, value: PyTree) -> PyTree:
+    """Remembers and returns a result, nested dicts of arrays."""
+    return value
+
   def once(self, entry: str, compute: Callable[[], PyTree]) -> PyTree:
-    """What `compute` returns for this entry, nested dicts of arrays."""
-    return compute()
+    """The result of an entry; computed if it is not finished."""
+    found = self.finished(entry)
+    return self.finish(entry, compute()) if found is None else found
 
   def resume(self, entry: str, like: PyTree) -> PyTree | None:
     """What was last offered for this entry, in the structure of `like`."""
@@ -212,8 +221,13 @@ class Stage(NamedTuple):
     self.tell(0, 1, 0, 1)
     return self
 
-  def once(self, compute: Callable[[], PyTree]) -> PyTree:
-    return self.journal.once(self.entry, compute)
+  def finished(self) -> PyTree | None:
+    """The result of this stage if it is finished, else None."""
+    return self.journal.finished(self.entry)
+
+  def finish(self, value: PyTree) -> PyTree:
+    """Remembers and returns the result of this stage."""
+    return self.journal.finish(self.entry, value)
 
   def resume(self, like: PyTree) -> PyTree:
     """What was offered last, or `like` itself."""

@@ -21,14 +21,14 @@ from mnemonics_jax.nn.model import Model, stream_blocks
 from mnemonics_jax.nn.pixels import from_uint8
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase
-from mnemonics_jax.phase.sgd import forward
 from mnemonics_jax.types import Variables
 
 
 @functools.partial(jax.jit, static_argnames=("model", "method"))
 def _forward(variables, images, *, model, method):
-  outputs, _ = forward(model, method, variables, from_uint8(images))
-  return mesh.replicate((outputs.features, outputs.logits))
+  outputs, _ = model.apply(variables, from_uint8(images))
+  logits = method.logits(variables, outputs)
+  return mesh.replicate((outputs.features, logits))
 
 
 @functools.partial(jax.jit, static_argnames=("model", "method"))

@@ -22,7 +22,7 @@ from mnemonics_jax.nn.heads import CosineHead
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.nn.pixels import JpegLoss
 from mnemonics_jax.phase.config import Config
-from mnemonics_jax.phase.sgd import forward
+from mnemonics_jax.phase.sgd import own_logits
 from mnemonics_jax.types import PyTree, Variables
 
 # σ of the inner cosine head for models whose own head has none.
@@ -83,8 +83,10 @@ class _MethodLoss:
     images, labels = batch.images[rows], batch.labels[rows]
     params = _held(variables["params"], known["rows"])
     variables = variables | {"params": params}
-    student, _ = forward(self.model, self.method, variables, images, train=True)
-    teacher, _ = forward(self.model, self.method, known["teacher"], images)
+    student, _ = self.model.apply(variables, images, train=True)
+    student = own_logits(self.method, variables, student)
+    teacher, _ = self.model.apply(known["teacher"], images)
+    teacher = own_logits(self.method, known["teacher"], teacher)
     classes = Classes(known["old"], known["new"])
     return self.method.loss(student, teacher, labels, classes)[0]
 

@@ -185,7 +185,8 @@ def _follow(
   """
   fields = bilevel.History._fields
 
-  def compute():
+  done = stage.finished()
+  if done is None:
     now = stage.resume(_Followed(begin, np.zeros((epochs, len(fields)))))
     for moment in run(now.state):
       now = now._replace(state=moment.state)
@@ -195,9 +196,9 @@ def _follow(
       stage.offer(now)
     images = np.asarray(bilevel.to_uint8(finish(now.state)))[:count]
     done = {"images": images, "history": now.history}
-    return done | ({"losses": np.array(judge(images))} if judge else {})
-
-  done = stage.once(compute)
+    if judge:
+      done["losses"] = np.array(judge(images))
+    done = stage.finish(done)
   losses = done.get("losses", np.zeros(0))
   return done["images"], bilevel.History(*done["history"].T), losses
 

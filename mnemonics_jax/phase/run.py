@@ -76,7 +76,9 @@ def run_phase(
 
   # 1. Train Θ on the old exemplars and the new data.
   stage = begin("train")
-  variables = stage.once(lambda: train(phase, stage))
+  variables = stage.finished()
+  if variables is None:
+    variables = stage.finish(train(phase, stage))
   variables = jax.tree.map(mesh.put_replicated, variables)
 
   # 2. Choose exemplars of the new classes among their images; learn them.

@@ -20,7 +20,7 @@ import optax
 from mnemonics_jax.methods import Classes, Method
 from mnemonics_jax.nn.augment import Augmentation, NoAugmentation
 from mnemonics_jax.nn.heads import mask_logits
-from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.model import Model, Outputs
 from mnemonics_jax.nn.pixels import from_uint8
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.parallel.prefetch import Pace
@@ -93,24 +93,24 @@ def _optimizer(task: Task, key: Array | int) -> optax.GradientTransformation:
   )
 
 
-def forward(model: Model, method: Method, variables, images, train=False):
-  """Outputs with the method's own logits, and the new batch statistics."""
-  outputs, batch_stats = model.apply(variables, images, train)
-  logits = method.logits(variables, outputs)
-  return outputs._replace(logits=logits), batch_stats
+def own_logits(
+  method: Method, variables: Variables, outputs: Outputs
+) -> Outputs:
+  """Outputs of a model with the method's logits in place of the head's."""
+  return outputs._replace(logits=method.logits(variables, outputs))
 
 
 def _loss(part, variables, batch, task):
   """The method's loss of a batch as a function of the trained `part`."""
   model, method, classes = task.model, task.method, task.classes
   images = from_uint8(batch.images)
+  variables = merge(variables, part)
   # A frozen backbone keeps its statistics too.
-  student, batch_stats = forward(
-    model, method, merge(variables, part), images, train=task.scope != "head"
-  )
-  teacher = None
+  student, batch_stats = model.apply(variables, images, task.scope != "head")
+  student, teacher = own_logits(method, variables, student), None
   if task.teacher is not None:
-    teacher = forward(model, method, task.teacher, images)[0]
+    teacher, _ = model.apply(task.teacher, images)
+    teacher = own_logits(method, task.teacher, teacher)
   loss, parts = method.loss(student, teacher, batch.labels, classes)
   guess = jnp.argmax(mask_logits(student.logits, classes.seen), -1)
   correct = jnp.mean(guess == batch.labels)
@@ -339,7 +339,12 @@ def fit(
         while now.step < end:
           stop = min(now.step + pace.steps, end)
           with pace.timing(stop - now.step):
-            now = _advance(now, block, epoch_key, task, stop)
+            state, sums = epoch_steps(
+              now.state, now.sums, block, epoch_key,
+              task=task, start=now.step, stop=stop,
+            )  # fmt: skip
+            _check_finite(state, sums, task, now, stop)
+            now = _Epochs(state, sums, now.epoch, stop)
           if stop < steps:
             stage.tell(now.epoch, schedule.epochs, stop, steps)
             stage.offer(now)
@@ -352,11 +357,8 @@ def fit(
   return now.state.variables
 
 
-def _advance(now, block, key, task, stop):
-  """Goes on to the step `stop`, and looks at what came of it."""
-  state, sums = epoch_steps(
-    now.state, now.sums, block, key, task=task, start=now.step, stop=stop
-  )
+def _check_finite(state, sums, task, now, stop):
+  """Stops a training whose loss or parameters are no longer finite."""
   loss = float(sums["loss"])
   # A loss is measured before its step's update.
   if not math.isfinite(loss) or not finite(state.variables):
@@ -365,7 +367,6 @@ def _advance(now, block, key, task, stop):
       f"Training diverged in epoch {now.epoch}, steps {now.step} to {stop}"
       f" (loss {loss / stop:g}, learning rate {rate:g})."
     )
-  return _Epochs(state, sums, now.epoch, stop)
 
 
 def trainable(variables: Variables, scope: str) -> PyTree:

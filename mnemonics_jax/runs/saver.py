@@ -7,7 +7,6 @@ A part rests on the phase before it. Computations are repeatable, so what is not
 in a checkpoint comes out the same when it is done again.
 """
 
-from collections.abc import Callable
 import dataclasses
 from pathlib import Path
 import shutil
@@ -231,10 +230,12 @@ class Saver(Journal):
 
   # The journal of the running phase.
 
-  def once(self, stage: str, compute: Callable[[], PyTree]) -> PyTree:
-    if stage not in self._finished:
-      self._finished[stage] = jax.tree.map(np.asarray, compute())
-      self._save_if_due(None, [])
+  def finished(self, stage: str) -> PyTree | None:
+    return self._finished.get(stage)
+
+  def finish(self, stage: str, value: PyTree) -> PyTree:
+    self._finished[stage] = jax.tree.map(np.asarray, value)
+    self._save_if_due(None, [])
     return self._finished[stage]
 
   def started(self, stage: str) -> bool:

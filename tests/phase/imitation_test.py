@@ -12,7 +12,7 @@ from mnemonics_jax import UserError, memory, methods, phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.phase import imitation
 from mnemonics_jax.phase.level import IMITATED, imitated_level
-from mnemonics_jax.phase.sgd import forward
+from mnemonics_jax.phase.sgd import own_logits
 from mnemonics_jax.types import Exemplars
 
 UNTRAINED = dict(train=lambda phase, _: phase.state.variables)
@@ -118,12 +118,11 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   batch = Exemplars(pixels[0], classes[0], jnp.ones(64, bool))
   value = loss(found.variables, batch)
   beside = found.variables[IMITATED]
-  student, _ = forward(
-    config.model, config.method, found.variables, pixels[0], train=True
-  )
-  teacher, _ = forward(
-    config.model, config.method, second.state.variables, pixels[0]
-  )
+  student, _ = config.model.apply(found.variables, pixels[0], train=True)
+  student = own_logits(config.method, found.variables, student)
+  before = second.state.variables
+  teacher, _ = config.model.apply(before, pixels[0])
+  teacher = own_logits(config.method, before, teacher)
   old = jnp.arange(6) < 4
   expected, _ = config.method.loss(
     student, teacher, classes[0], methods.Classes(old, jnp.arange(6) == 4)

@@ -229,7 +229,7 @@ def test_the_meta_loop_continues_from_every_moment(first, loop, chunk):
   steps = 4 if loop is _learn else 8
   entries = [name] if chunk is None else [f"{name}_0", f"{name}_1"]
   assert journal.offers == [e for e in entries for _ in range(steps)]
-  assert list(journal.finished) == entries
+  assert list(journal.results) == entries
 
 
 def test_diagnostics_say_how_far_stored_pixels_have_moved(first):

@@ -10,9 +10,12 @@ class _Noted(Journal):
   def __init__(self, known=None):
     self.calls, self.known = [], known
 
-  def once(self, entry, compute):
-    self.calls.append(("once", entry))
-    return compute()
+  def finished(self, entry):
+    self.calls.append(("finished", entry))
+
+  def finish(self, entry, value):
+    self.calls.append(("finish", entry, value))
+    return value
 
   def resume(self, entry, like):
     self.calls.append(("resume", entry))
@@ -28,7 +31,8 @@ def test_nobody_needs_to_listen():
   stage.offer({"state": 1})
   like = {"state": 0}
   assert stage.resume(like) is like
-  assert stage.once(lambda: 7) == 7
+  assert stage.finished() is None
+  assert stage.finish(7) == 7
   assert not stage.journal.started(stage.entry)
 
 
@@ -52,9 +56,11 @@ def test_parts_of_a_stage_have_entries_of_their_own():
   part = whole._replace(part="1")
   assert whole.resume("begin") == "earlier"
   whole.offer("here")
-  assert part.once(lambda: 3) == 3
+  assert part.finished() is None
+  assert part.finish(3) == 3
   assert journal.calls == [
     ("resume", "exemplars"),
     ("offer", "exemplars", "here"),
-    ("once", "exemplars_1"),
+    ("finished", "exemplars_1"),
+    ("finish", "exemplars_1", 3),
   ]

@@ -19,22 +19,23 @@ class Impatient(Journal):
   """Takes note of all that it is told, and interrupts each time.
 
   Attributes:
-    finished: what `once` has seen computed, by entry.
+    results: what `finish` was given, by entry.
     running: the entry that was offered last, and its state.
     offers: every entry that was offered, in order.
   """
 
   def __init__(self):
-    self.finished: dict[str, PyTree] = {}
+    self.results: dict[str, PyTree] = {}
     self.running: tuple[str | None, PyTree] = None, None
     self.offers: list[str] = []
 
-  def once(self, entry: str, compute: Callable[[], PyTree]) -> PyTree:
-    if entry not in self.finished:
-      self.finished[entry] = _copy(compute())
-      self.running = None, None
-      raise Interrupted
-    return _copy(self.finished[entry])
+  def finished(self, entry: str) -> PyTree | None:
+    return _copy(self.results[entry]) if entry in self.results else None
+
+  def finish(self, entry: str, value: PyTree) -> PyTree:
+    self.results[entry] = _copy(value)
+    self.running = None, None
+    raise Interrupted
 
   def started(self, entry: str) -> bool:
     return self.running[0] == entry
