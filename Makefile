@@ -24,7 +24,7 @@ endef
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-newest test-slow mutants torture lint format dist docs notebooks owner notebooks-run screenshot audit sbom lock browser clean
+.PHONY: help quickstart test test-newest test-slow mutants parity torture lint format dist docs notebooks owner notebooks-run screenshot audit sbom lock browser clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -53,8 +53,13 @@ $(VENV)/newest/.installed: requirements-dev.txt requirements.txt requirements.lo
 test-slow: $(VENV)/.installed-dev  ## the checks that take minutes; MNEMONICS_DATA_DIR adds real CIFAR-100
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
-mutants: $(VENV)/.installed-dev  ## break the code line by line and see whether tests notice; an hour
+mutants: $(VENV)/.installed-dev  ## break the code line by line and see whether tests notice; hours
 	PYTHONPATH=tests $(BIN)/python -m mutants.run
+
+# BASE is any commit whose commands have the same flags.
+BASE ?= de09587
+parity: $(VENV)/.installed-dev  ## compare twelve small runs with those of BASE=de09587, to the bit
+	$(BIN)/python tests/parity.py --base=$(BASE) $(if $(ONLY),--only=$(ONLY))
 
 # SEED repeats what was drawn before; it is printed first.
 MINUTES ?= 60

@@ -1,9 +1,11 @@
 """The list of breaks fits the code it breaks."""
 
+import json
 from pathlib import Path
 
 from mutants import run
 from mutants.breaks import breaks
+from mutants.generate import COUNT, generated
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +27,24 @@ def test_every_break_applies_to_one_place(broken):
 def test_there_are_many_and_each_is_there_once():
   assert len(BREAKS) >= 60
   assert len({(b.file, b.old, b.new) for b in BREAKS}) == len(BREAKS)
+
+
+def test_generated_breaks_change_one_place_each():
+  found, few = generated(), generated(20)
+  assert len(found) == COUNT and few == [b for b in found if b in few]
+  assert len({b.file.split("/")[1] for b in found}) > 8
+  for broken in found:
+    text = (ROOT / broken.file).read_text(encoding="utf-8")
+    assert text.count(broken.old) == 1 and broken.tests
+    compile(run.applied(text, broken), broken.file, "exec")
+
+
+def test_the_ledger_follows_what_was_tried(tmp_path, monkeypatch):
+  monkeypatch.setattr(run, "LEDGER", tmp_path / "survivors.json")
+  run.LEDGER.write_text("[]")
+  run.record(survivors=BREAKS[:2], killed=BREAKS[2:4])
+  run.record(survivors=[], killed=BREAKS[:1])
+  assert json.loads(run.LEDGER.read_text()) == [run.entry(BREAKS[1])]
 
 
 def test_a_sample_is_the_same_for_the_same_seed():
