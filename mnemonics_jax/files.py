@@ -85,7 +85,8 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[IO[str]]:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
       except BlockingIOError as error:
         file.seek(0)
-        raise BlockingIOError(error.errno, file.read().strip(), path) from None
+        said = file.read(200).strip()
+        raise BlockingIOError(error.errno, said, path) from None
       except OSError:
         pass
     yield file

@@ -6,7 +6,7 @@ are checked first, then an unpickler reads them that knows three names, each a
 stand-in that only holds data. Archives are read in memory and never unpacked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import contextlib
 import hashlib
 import importlib.util
@@ -22,6 +22,7 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from mnemonics_jax.data import records
 from mnemonics_jax.data.cache import cached
@@ -331,23 +332,28 @@ def read_tfds(
 ) -> Cifar100:
   """Reads the directory of a version, as `records.find` finds it.
 
-  All records are read, but only images of the share are decoded.
+  Every process reads all records and decodes the images of its share.
   """
   try:
     names = (path / "label.labels.txt").read_text().split()
-    stored = {
-      split: [
-        record
-        for file in records.shards(path, "cifar100", split)
-        for record in records.read(file)
-      ]
+    stored = [
+      (split, records.features(record))
       for split in PER_CLASS
-    }
-    total = sum(map(len, stored.values()))
-    decoded, done = {}, 0
-    for split, serialized in stored.items():
-      decoded[split] = _decode(serialized, done, total, report, share)
-      done += len(serialized)
+      for file in records.shards(path, "cifar100", split)
+      for record in records.read(file)
+    ]
+    ids = [feature["id"].bytes_list.value[0] for _, feature in stored]
+    labels = np.array(
+      [label for _, f in stored for label in f["label"].int64_list.value],
+      np.int32,
+    )
+    images = np.zeros((len(stored), 32, 32, 3), np.uint8)
+    assigned = share.rows(len(stored))
+    # Threads do not pay: most of the 0.12 ms for an image holds the lock.
+    for done, row in enumerate(assigned, 1):
+      images[row] = _decode(stored[row][1]["image"].bytes_list.value[0])
+      if done % 1000 == 0 or done == len(assigned):
+        report(DataReport(done, len(assigned)))
   except DataError:
     raise
   except Exception as error:  # array_record, protobuf and PIL raise anything.
@@ -357,47 +363,26 @@ def read_tfds(
       "delete that directory and make it again"
       " (python -m mnemonics_jax.data.prepare)",
     ) from error
+  if not share.all_equal([*ids, labels.tobytes()]):
+    raise DataError(
+      "data_dir",
+      f"`data_dir`: {path} has other records on another machine",
+      "all must see the same",
+    )
+  share.all_gather_rows(images)
   splits = {}
-  for split, (images, labels, ids) in decoded.items():
-    if not share.all_equal([*ids, labels.tobytes()]):
-      raise DataError(
-        "data_dir",
-        f"`data_dir`: {path} has other records on another machine",
-        "all must see the same",
-      )
-    share.all_gather_rows(images)
-    order = sorted(range(len(ids)), key=ids.__getitem__)
-    splits[split] = Split(images[order], labels[order])
+  for name in PER_CLASS:
+    rows = [row for row, (split, _) in enumerate(stored) if split == name]
+    rows.sort(key=ids.__getitem__)
+    splits[name] = Split(images[rows], labels[rows])
   return Cifar100(splits["train"], splits["test"], tuple(names))
 
 
-def _decode(
-  serialized: Sequence[bytes],
-  done: int,
-  total: int,
-  report: Report,
-  share: Share,
-) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
-  """Images, labels and ids of the records of a split."""
-  from PIL import Image
-
-  images = np.zeros((len(serialized), 32, 32, 3), np.uint8)
-  labels = np.empty(len(serialized), np.int32)
-  assigned, ids = share.rows(len(serialized)), []
-  for i, record in enumerate(serialized):
-    feature = records.features(record)
-    if i in assigned:
-      encoded = feature["image"].bytes_list.value[0]
-      # Threads do not pay: most of the 0.12 ms per image holds the lock.
-      with Image.open(io.BytesIO(encoded), formats=("PNG",)) as image:
-        if image.size != (32, 32) or image.mode != "RGB":
-          raise ValueError(f"an image is {image.mode} of size {image.size}")
-        images[i] = np.asarray(image)
-    (labels[i],) = feature["label"].int64_list.value
-    ids.append(feature["id"].bytes_list.value[0])
-    if (done + i + 1) % 1000 == 0 or done + i + 1 == total:
-      report(DataReport(done + i + 1, total))
-  return images, labels, ids
+def _decode(encoded: bytes) -> np.ndarray:
+  with Image.open(io.BytesIO(encoded), formats=("PNG",)) as image:
+    if image.size != (32, 32) or image.mode != "RGB":
+      raise ValueError(f"an image is {image.mode} of size {image.size}")
+    return np.asarray(image)
 
 
 # Downloading, in a process of its own: TensorFlow would reserve the accelerator's
@@ -406,21 +391,22 @@ def _decode(
 
 _ARCHIVE_BYTES = 168_513_733
 _STALLED_SECONDS = 180
-_PROBE = """
-import sys, urllib.request
-urllib.request.urlopen(sys.argv[1], timeout=10).close()
-"""
 _FETCH = """
-import sys
+import sys, urllib.request
+url, data_dir = sys.argv[1:]
+try:
+  urllib.request.urlopen(url, timeout=10).close()
+except OSError as error:
+  sys.exit(f"{url} cannot be reached from this machine: {error}")
 import tensorflow_datasets as tfds
 tfds.builder(
-    "cifar100", data_dir=sys.argv[1], file_format="array_record"
+    "cifar100", data_dir=data_dir, file_format="array_record"
 ).download_and_prepare()
 """
 
 
 def _fetch_missing(data_dir: Path, report: Report) -> None:
-  """Downloads and prepares `data_dir/cifar100` as array_record files."""
+  """Lets TensorFlow Datasets make `data_dir/cifar100` of array_record files."""
   if records.find(data_dir, "cifar100") or find_official(data_dir):
     return
   if importlib.util.find_spec("tensorflow") is None:
@@ -430,16 +416,9 @@ def _fetch_missing(data_dir: Path, report: Report) -> None:
       "pip install -e '.[tf]'. Without it, put"
       f" {URL} into {data_dir} and leave out `download`",
     )
-  if not _reachable(URL):
-    raise DataError(
-      "download",
-      f"`download`: {URL} cannot be reached from this machine",
-      f"check the network or proxy, or copy that file into {data_dir} by other"
-      " means",
-    )
   with tempfile.TemporaryFile() as log:
     process = subprocess.Popen(
-      [sys.executable, "-c", _FETCH, str(data_dir)],
+      [sys.executable, "-c", _FETCH, URL, str(data_dir)],
       stdout=log,
       stderr=log,
     )
@@ -455,18 +434,9 @@ def _fetch_missing(data_dir: Path, report: Report) -> None:
     raise DataError(
       "download",
       f"`download`: TensorFlow Datasets could not prepare {data_dir} ({reason})",
-      f"put {URL} there instead and leave out `download`",
+      f"check the network or proxy, or put {URL} there by other means and leave"
+      " out `download`",
     )
-
-
-def _reachable(url: str) -> bool:
-  # A name server that does not answer blocks without regard to timeouts, hence
-  # the process.
-  command = [sys.executable, "-c", _PROBE, url]
-  with contextlib.suppress(subprocess.TimeoutExpired):
-    done = subprocess.run(command, capture_output=True, timeout=15)
-    return done.returncode == 0
-  return False
 
 
 def _watch(process: subprocess.Popen, data_dir: Path, report: Report) -> None:

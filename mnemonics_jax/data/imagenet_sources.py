@@ -10,7 +10,7 @@ Archives are read as they are, nothing is unpacked.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import functools
 import os
@@ -113,7 +113,7 @@ def _val_folder(val):
   if folders:
     for folder in folders:
       files = _files(folder)
-      for name, _ in files:
+      for name, *_ in files:
         known = validation_wnid(name)
         if known not in (None, folder.name):
           raise DataError(
@@ -124,10 +124,8 @@ def _val_folder(val):
           )
       yield _folder_part("validation", folder, files, folder.name)
     return
-  files = _files(val)
-  size = -(-len(files) // _VALIDATION_PARTS) or 1
-  for start in range(0, len(files), size):
-    yield _folder_part("validation", val, files[start : start + size])
+  for files in _groups(_files(val)):
+    yield _folder_part("validation", val, files)
 
 
 def _folders(folder):
@@ -145,38 +143,39 @@ def _folders(folder):
 
 
 def _files(folder):
-  """Names and sizes of the images, sorted by name."""
+  """Name, size and time of the images, sorted by name."""
   with os.scandir(folder) as entries:
     return sorted(
-      (entry.name, entry.stat().st_size)
+      (entry.name, stat.st_size, stat.st_mtime_ns)
       for entry in entries
       if entry.name.lower().endswith((".jpeg", ".jpg"))
       and not entry.name.startswith(".")
+      for stat in [entry.stat()]
     )
 
 
 def _folder_part(split, folder, files, wnid=None):
   def read():
-    for name, _ in files:
+    for name, *_ in files:
       label = wnid or _known_validation(folder / name, name)
       yield Photo(name, label, (folder / name).read_bytes())
 
-  return Part(
-    split,
-    str(folder),
-    repr(files),
-    sum(size for _, size in files),
-    read,
-    *_counted(wnid or validation_wnid(name) for name, _ in files),
-  )
+  return _listed(split, folder, files, read, wnid)
 
 
-def _counted(
-  wnids: Iterable[str | None],
-) -> tuple[frozenset[str], Counter[str]]:
-  """Classes, and how many images each has, without those of unknown classes."""
-  counts = Counter(wnid for wnid in wnids if wnid)
-  return frozenset(counts), counts
+def _listed(split, path, images, read, wnid=None):
+  """A part of images that have been listed: their names, sizes and times."""
+  wnids = [wnid or validation_wnid(Path(name).name) for name, *_ in images]
+  counts = Counter(filter(None, wnids))
+  size = sum(size for _, size, _ in images)
+  known = frozenset(counts), counts
+  return Part(split, str(path), repr(images), size, read, *known)
+
+
+def _groups(images):
+  """Validation images, some at a time."""
+  size = -(-len(images) // _VALIDATION_PARTS) or 1
+  return [images[at : at + size] for at in range(0, len(images), size)]
 
 
 def _known_validation(path, name):
@@ -217,11 +216,8 @@ def _tars(train, validation):
     found.append(
       Part("train", name, state, member.size, read, frozenset([wnid]))
     )
-  images = _members(validation)
-  size = -(-len(images) // _VALIDATION_PARTS) or 1
-  for start in range(0, len(images), size):
-    found.append(_validation_part(validation, images[start : start + size]))
-  return found
+  groups = _groups(_members(validation))
+  return [*found, *(_validation_part(validation, group) for group in groups)]
 
 
 def _members(path):
@@ -270,14 +266,8 @@ def _validation_part(path, members):
         wnid = _known_validation(path / name, name)
         yield Photo(name, wnid, _content(archive, member))
 
-  return Part(
-    "validation",
-    str(path),
-    repr([(member.name, member.size, member.mtime) for member in members]),
-    sum(member.size for member in members),
-    read,
-    *_counted(validation_wnid(Path(member.name).name) for member in members),
-  )
+  images = [(member.name, member.size, member.mtime) for member in members]
+  return _listed("validation", path, images, read)
 
 
 # TensorFlow Datasets.

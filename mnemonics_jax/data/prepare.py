@@ -11,10 +11,11 @@ interruption, and checks and repairs what is complete.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import hashlib
 import io
+import itertools
 import os
 from pathlib import Path
 import re
@@ -29,7 +30,7 @@ from absl import app, flags
 import numpy as np
 from PIL import Image
 
-from mnemonics_jax.data import cifar100, records, shards
+from mnemonics_jax.data import cifar100, reading, records, shards
 from mnemonics_jax.data import imagenet_sources as sources
 from mnemonics_jax.data.dataset import (
   DataError,
@@ -191,10 +192,8 @@ def prepare_cifar100(
     temporary = Path(tempfile.mkdtemp(".incomplete", "cifar100.", root))
     # mkdtemp keeps others out; data directories are often shared.
     temporary.chmod(0o755)
-    total = 2 * (len(data.train.images) + len(data.test.images))
-    tell = lambda done: report(DataReport(done, total))
-    _write(data, temporary, tell)
-    _compare(data, temporary, lambda done: tell(total // 2 + done))
+    _write_cifar100(data, temporary, report)
+    _compare(data, temporary, report)
     target.parent.mkdir(exist_ok=True)
     temporary.rename(target)
   except (OSError, RuntimeError) as error:  # array_record raises the latter.
@@ -209,35 +208,43 @@ def prepare_cifar100(
   return target
 
 
-def _write(
-  data: cifar100.Cifar100, target: Path, tell: Callable[[int], None]
+def _write_cifar100(
+  data: cifar100.Cifar100, target: Path, report: Report
 ) -> None:
   import tensorflow_datasets as tfds
 
-  features = tfds.features.FeaturesDict(
-    {
-      "id": tfds.features.Text(),
-      "image": tfds.features.Image(shape=(32, 32, 3)),
-      "label": tfds.features.ClassLabel(names=data.class_names),
-      "coarse_label": tfds.features.ClassLabel(names=data.coarse_names),
-    }
-  )
-  done = 0
-  splits = []
-  for name in ("train", "test"):
-    split = getattr(data, name)
+  total, done, infos = 2 * sum(len(split.labels) for split in data[:2]), 0, []
+  for name, split in zip(("train", "test"), data[:2], strict=True):
+    size, count = 0, len(split.labels)
     path = target / f"cifar100-{name}.array_record-00000-of-00001"
-    size = _write_records(path, name, split, lambda n, d=done: tell(d + n))
-    done += len(split.images)
-    splits.append(
-      tfds.core.SplitInfo(
-        name=name, shard_lengths=[len(split.images)], num_bytes=size
-      )
+    with contextlib.closing(records.writer(path)) as writer:
+      for i, image in enumerate(split.images):
+        png = io.BytesIO()
+        Image.fromarray(image).save(png, "PNG")
+        record = records.encode(
+          id=f"{name}_{i:05d}".encode(),
+          image=png.getvalue(),
+          label=int(split.labels[i]),
+          coarse_label=int(split.coarse_labels[i]),
+        )
+        writer.write(record)
+        size += len(record)
+        done += 1
+        report(DataReport(done, total))
+    infos.append(
+      tfds.core.SplitInfo(name=name, shard_lengths=[count], num_bytes=size)
     )
   tfds.folder_dataset.write_metadata(
     data_dir=target,
-    features=features,
-    split_infos=splits,
+    features=tfds.features.FeaturesDict(
+      {
+        "id": tfds.features.Text(),
+        "image": tfds.features.Image(shape=(32, 32, 3)),
+        "label": tfds.features.ClassLabel(names=data.class_names),
+        "coarse_label": tfds.features.ClassLabel(names=data.coarse_names),
+      }
+    ),
+    split_infos=infos,
     version=VERSION,
     check_data=False,  # That would need TensorFlow.
     description="CIFAR-100: 32×32 images of 100 classes, 600 of each.",
@@ -246,40 +253,15 @@ def _write(
   )
 
 
-def _write_records(
-  path: Path,
-  name: str,
-  split: cifar100.Split,
-  tell: Callable[[int], None],
-) -> int:
-  """Writes one split; returns the bytes of its records."""
-  size = 0
-  with contextlib.closing(records.writer(path)) as writer:
-    for i, image in enumerate(split.images):
-      png = io.BytesIO()
-      Image.fromarray(image).save(png, "PNG")
-      record = records.encode(
-        id=f"{name}_{i:05d}".encode(),
-        image=png.getvalue(),
-        label=int(split.labels[i]),
-        coarse_label=int(split.coarse_labels[i]),
-      )
-      writer.write(record)
-      size += len(record)
-      tell(i + 1)
-  return size
+def _compare(data: cifar100.Cifar100, target: Path, report: Report) -> None:
+  """Reads back what was written, which is the second half of the progress."""
 
-
-def _compare(
-  data: cifar100.Cifar100, target: Path, tell: Callable[[int], None]
-) -> None:
   def hear(event: Event) -> None:
     if isinstance(event, DataReport):
-      tell(event.done)
+      report(DataReport(event.total + event.done, 2 * event.total))
 
   found = cifar100.read_tfds(target, hear)
-  for split in ("train", "test"):
-    written, expected = getattr(found, split), getattr(data, split)
+  for written, expected in zip(found[:2], data[:2], strict=True):
     if not (
       np.array_equal(written.images, expected.images)
       and np.array_equal(written.labels, expected.labels)
@@ -287,8 +269,7 @@ def _compare(
     ):
       raise DataError(
         "data_dir",
-        f"What was written for {split} differs from what was read, and nothing"
-        " was kept",
+        "What was written differs from what was read, and nothing was kept",
         "check the disk behind `data_dir`",
       )
 
@@ -298,7 +279,7 @@ def _compare(
 # makes again what is damaged.
 
 _SHARD_BYTES = 2**30  # About: few enough files to keep all of them open.
-_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # One of the files is a PNG.
+_CHECKED_AT_A_TIME = 64  # Images.
 _MOST_NAMED = 5
 
 
@@ -474,26 +455,38 @@ def _writing(target: Path) -> Iterator[None]:
 
 
 def _photos(plan: _Plan, wanted: frozenset[str]) -> Iterator[sources.Photo]:
-  for part in plan.parts:
-    try:
-      for photo in part.read():
-        if photo.wnid not in wanted:
-          continue
-        if not photo.encoded.startswith(_MAGIC):
-          raise DataError(
-            "source",
-            f"`source`: {printable(photo.name)} of {printable(part.name)} is not"
-            " an image",
-            "replace it; what has been copied is kept",
-          )
-        yield photo
-    except OSError as error:
-      raise DataError(
-        "source",
-        f"`source`: {printable(part.name)} cannot be read"
-        f" ({error.strerror or error})",
-        "try again when it can; what has been copied is kept",
-      ) from error
+  """Images of the source, each of which has been decoded once."""
+  with reading.threads() as pool:
+    for part in plan.parts:
+      photos = (photo for photo in part.read() if photo.wnid in wanted)
+      try:
+        while some := list(itertools.islice(photos, _CHECKED_AT_A_TIME)):
+          for photo, problem in zip(
+            some, pool.map(_problem, some), strict=True
+          ):
+            if problem:
+              raise DataError(
+                "source",
+                f"`source`: {printable(photo.name)} of {printable(part.name)} is"
+                f" not an image that can be read ({problem})",
+                "replace it and repeat the command; what has been copied is kept",
+              )
+            yield photo
+      except OSError as error:
+        raise DataError(
+          "source",
+          f"`source`: {printable(part.name)} cannot be read"
+          f" ({error.strerror or error})",
+          "try again when it can; what has been copied is kept",
+        ) from error
+
+
+def _problem(photo: sources.Photo) -> str:
+  try:
+    reading.check(photo.encoded)
+  except Exception as error:  # Damaged files raise exceptions of any kind.
+    return reading.reason(error)
+  return ""
 
 
 # What must be there.

@@ -1,18 +1,21 @@
 """Image files of any common kind to uint8 pixels; what cannot be read is named."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+import contextlib
 import dataclasses
 import errno
+import io
 import math
 import os
 from pathlib import Path
+import threading
 import warnings
 import zlib
 
 from jaxtyping import UInt8, UInt32
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mnemonics_jax.data.dataset import DataError, printable
 from mnemonics_jax.data.images import Draws, Pixels, Rows, join_checksums
@@ -23,7 +26,31 @@ from mnemonics_jax.progress import DataReport, Report, ignore
 # (EPS, PSD, TIFF ...) are not opened at all.
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 _MODES = {1: "L", 3: "RGB"}
-_MAX_PIXELS = 89_478_485  # A quarter of a gigabyte as RGB.
+_MAX_PIXELS = 89_478_485  # Up to 1.1 GB while they are decoded and converted.
+
+
+class _Budget:
+  """A number of pixels that all threads together may decode at a time."""
+
+  def __init__(self, pixels: int):
+    self._free, self._changed = pixels, threading.Condition()
+
+  @contextlib.contextmanager
+  def taken(self, pixels: int) -> Iterator[None]:
+    """Waits until so many are free, and gives them back after the block."""
+    with self._changed:
+      self._changed.wait_for(lambda: self._free >= pixels)
+      self._free -= pixels
+    try:
+      yield
+    finally:
+      with self._changed:
+        self._free += pixels
+        self._changed.notify_all()
+
+
+# Threads decode many photographs at a time, but one image of the largest size.
+_BUDGET = _Budget(_MAX_PIXELS)
 
 
 def decode(
@@ -44,24 +71,63 @@ def decode(
   )
   if channels not in _MODES:
     raise ValueError(f"a file has no image of {channels} channels")
-  with _open(path) as image:
+  if not path.is_file():  # A pipe would block, a device never end.
+    raise OSError("not a regular file")
+  with _open(path, _FORMATS) as image:
     # JPEG can decode at 1/2, 1/4, 1/8 size; twice the target keeps detail.
     image.draft(None, (2 * width, 2 * height))
-    image.load()
-    rgb = _to_rgb(_upright(image))
-    fit = ImageOps.fit(rgb, (width, height), Image.Resampling.LANCZOS)
-    pixels = np.asarray(fit.convert(_MODES[channels]))
+    with _BUDGET.taken(image.width * image.height):
+      image.load()
+      rgb = _to_rgb(_upright(image))
+      fit = ImageOps.fit(rgb, (width, height), Image.Resampling.LANCZOS)
+      pixels = np.asarray(fit.convert(_MODES[channels]))
   return pixels.reshape(height, width, channels)
 
 
-def _open(path: Path) -> Image.Image:
-  if not path.is_file():  # A pipe would block, a device never end.
-    raise OSError("not a regular file")
-  image = Image.open(path, formats=_FORMATS)
+def check(encoded: bytes) -> None:
+  """Decodes a JPEG or PNG file to its end, as small as that can be done.
+
+  Raises:
+    Exception: of any kind, if this is not a readable image of sane size.
+  """
+  with _open(io.BytesIO(encoded), ("JPEG", "PNG")) as image:
+    image.draft(None, (image.width // 8 or 1, image.height // 8 or 1))
+    with _BUDGET.taken(image.width * image.height):
+      image.load()
+    # Pillow takes the zeros of a file that was half copied for pixels.
+    content = encoded.rstrip(b"\0")
+    ended = image.format != "JPEG" or content.endswith(b"\xff\xd9")
+    if content != encoded and not ended:
+      raise ValueError("its end is missing")
+
+
+def _open(file: Path | io.BytesIO, formats: tuple[str, ...]) -> Image.Image:
+  image = Image.open(file, formats=formats)
   if image.width * image.height > _MAX_PIXELS:
     image.close()
     raise ValueError(f"{image.width}×{image.height} pixels are too many")
   return image
+
+
+@contextlib.contextmanager
+def threads() -> Iterator[ThreadPoolExecutor]:
+  """Threads that decode: Pillow decodes and resizes outside the interpreter lock."""
+  pool = ThreadPoolExecutor(os.cpu_count())
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
+    try:
+      yield pool
+    finally:
+      pool.shutdown(cancel_futures=True)
+
+
+def reason(error: Exception) -> str:
+  """What is wrong with an image file, in a few printable words."""
+  if isinstance(error, UnidentifiedImageError):
+    return "not a PNG, JPEG, BMP or WebP image"
+  if isinstance(error, OSError) and error.strerror:
+    return error.strerror
+  return printable(str(error)) or type(error).__name__
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -175,23 +241,17 @@ def _problems(
         raise DataError(
           "data_dir",
           f"`data_dir`: {printable(str(files[index]))} cannot be read now"
-          f" ({_reason(error)})",
+          f" ({reason(error)})",
           "try again when the disk answers",
         ) from error
-      problems[index] = _reason(error).encode()
+      problems[index] = reason(error).encode()
 
-  # Threads pay: PIL decodes and resizes outside the interpreter lock.
-  pool = ThreadPoolExecutor(os.cpu_count())
-  with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PIL's remarks on odd but readable files.
-    try:
-      # Some at a time: those that wait take memory, too.
-      for first in range(0, len(assigned), _AT_A_TIME):
-        some = assigned[first : first + _AT_A_TIME]
-        for done, _ in enumerate(pool.map(note_problem, some), start=first + 1):
-          report(DataReport(done, len(assigned)))
-    finally:
-      pool.shutdown(cancel_futures=True)
+  with threads() as pool:
+    # Some at a time: those that wait take memory, too.
+    for first in range(0, len(assigned), _AT_A_TIME):
+      some = assigned[first : first + _AT_A_TIME]
+      for done, _ in enumerate(pool.map(note_problem, some), start=first + 1):
+        report(DataReport(done, len(assigned)))
   share.all_gather_rows(
     problems.view(np.uint8).reshape(len(files), problems.itemsize)
   )
@@ -242,11 +302,3 @@ class ImageFiles:
           "restore it, and run it again to continue",
         )
     return images
-
-
-def _reason(error: Exception) -> str:
-  if type(error).__name__ == "UnidentifiedImageError":
-    return "not a PNG, JPEG, BMP or WebP image"
-  if isinstance(error, OSError) and error.strerror:
-    return error.strerror
-  return printable(str(error)) or type(error).__name__

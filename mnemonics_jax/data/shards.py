@@ -26,14 +26,10 @@ import zlib
 from jaxtyping import Shaped, UInt8
 import numpy as np
 
+from mnemonics_jax import files
 from mnemonics_jax.data import records, views
 from mnemonics_jax.data.dataset import DataError, first_line
 from mnemonics_jax.data.images import Draws, Pixels, Rows
-
-try:
-  import fcntl
-except ImportError:  # Windows has no such locks.
-  fcntl = None
 
 SPLITS = ("train", "validation")
 FORMAT = 1
@@ -105,20 +101,20 @@ def sha256(path: Path) -> str:
 def locked(directory: Path) -> Iterator[None]:
   """Begins a directory, or goes on, while no other process does."""
   directory.mkdir(parents=True, exist_ok=True)
-  with _journal(directory).open("a") as file:
-    if fcntl is not None:
-      try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except BlockingIOError:
-        raise DataError(
-          "data_dir",
-          f"`data_dir`: another process prepares {directory}",
-          "wait for it",
-        ) from None
-      except OSError:
-        pass  # A file system without locks.
-    for path in directory.glob("*.incomplete"):  # A killed one's.
-      path.unlink()
+  with contextlib.ExitStack() as stack:
+    try:
+      stack.enter_context(files.locked(_journal(directory)))
+    except BlockingIOError:
+      raise DataError(
+        "data_dir",
+        f"`data_dir`: another process prepares {directory}",
+        "wait for it",
+      ) from None
+    for path in directory.iterdir():
+      if path.suffix == ".incomplete" or files.is_draft(
+        path
+      ):  # A killed one's.
+        path.unlink()
     yield
 
 
@@ -191,16 +187,15 @@ def write_index(
   for split in SPLITS:
     rows = _rows(split, wnids, shards)
     path = directory / f"{split}.npy"
-    np.save(path, rows)
+    with files.replacing(path) as file:
+      np.save(file, rows)
     per_class = np.bincount(rows["label"], minlength=len(wnids))
     summary["splits"][split] = {
       "images": len(rows),
       "per_class": per_class.tolist(),
       "sha256": sha256(path),
     }
-  temporary = directory / "index.json.incomplete"
-  temporary.write_text(json.dumps(summary, indent=1), encoding="utf-8")
-  temporary.rename(directory / "index.json")
+  files.write_text(directory / "index.json", json.dumps(summary, indent=1))
 
 
 def _rows(split, wnids, shards):

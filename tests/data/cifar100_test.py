@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 import pickle
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from support import data_files
 
 from mnemonics_jax import data
-from mnemonics_jax.data import cifar100
+from mnemonics_jax.data import cifar100, records
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_prepared_directory_is_read_in_source_order(
 def test_tensorflow_is_never_imported(tmp_path, prepared):
   code = """
 import sys
-from mnemonics_jax.data import cifar100
+from mnemonics_jax.data import cifar100, records
 cifar100.load(sys.argv[1], cache_dir=sys.argv[2], per_class={"train": 2, "test": 1})
 assert "tensorflow_datasets" in sys.modules
 assert "tensorflow" not in sys.modules
@@ -106,7 +107,9 @@ def test_progress_counts_to_the_end(tmp_path, prepared):
 
 
 @pytest.mark.skipif(
-  "MNEMONICS_DATA_DIR" not in os.environ,
+  not records.find(
+    Path(os.environ.get("MNEMONICS_DATA_DIR") or "/no"), "cifar100"
+  ),
   reason="MNEMONICS_DATA_DIR does not name a directory with CIFAR-100",
 )
 def test_real_cifar100(tmp_path):

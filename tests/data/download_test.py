@@ -66,7 +66,6 @@ def test_download_without_network_ends_soon(tmp_path, monkeypatch):
 
 def test_download_that_fails_or_stalls_is_one_message(tmp_path, monkeypatch):
   monkeypatch.setattr(cifar100.importlib.util, "find_spec", lambda _: True)
-  monkeypatch.setattr(cifar100, "_reachable", lambda _: True)
   monkeypatch.setattr(cifar100, "_FETCH", "raise OSError('disk full')")
   with pytest.raises(data.DataError, match=r"`download`: .*disk full") as error:
     data.load("cifar100", tmp_path, download=True)
@@ -81,10 +80,9 @@ def test_download_is_read_like_any_other(
   tmp_path, prepared, monkeypatch, expected
 ):
   monkeypatch.setattr(cifar100.importlib.util, "find_spec", lambda _: True)
-  monkeypatch.setattr(cifar100, "_reachable", lambda _: True)
   fetch = f"""
 import shutil, sys
-shutil.copytree({str(prepared)!r}, sys.argv[1], dirs_exist_ok=True)
+shutil.copytree({str(prepared)!r}, sys.argv[2], dirs_exist_ok=True)
 """
   monkeypatch.setattr(cifar100, "_FETCH", fetch)
   dataset = cifar100.load(

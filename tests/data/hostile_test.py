@@ -94,6 +94,8 @@ def test_huge_images_in_records_are_refused_undecoded(tmp_path, monkeypatch):
   data_files.write_bomb(tmp_path / "bomb.png", 5000, 5000)
   feature = (example := tf_example_pb2.Example()).features.feature
   feature["image"].bytes_list.value.append((tmp_path / "bomb.png").read_bytes())
+  feature["id"].bytes_list.value.append(b"bomb")
+  feature["label"].int64_list.value.append(0)
   body = example.SerializeToString()
   (tmp_path / "3.0.2/cifar100-test.tfrecord-00000-of-00001").write_bytes(
     data_files.framed(body)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mnemonics_jax import data
-from mnemonics_jax.data import prepare
+from mnemonics_jax.data import prepare, records
 
 
 def test_prepared_directory_is_read_by_tfds(prepared, expected):
@@ -44,12 +44,12 @@ def test_prepare_detects_what_was_written_wrongly(
   tmp_path, official, monkeypatch
 ):
   root, md5 = official
-  write = prepare._write_records
+  encode = records.encode
 
-  def wrong(path, name, split, report):
-    return write(path, name, split._replace(images=255 - split.images), report)
+  def wrong(**fields):
+    return encode(**fields | {"label": (fields["label"] + 1) % 100})
 
-  monkeypatch.setattr(prepare, "_write_records", wrong)
+  monkeypatch.setattr(records, "encode", wrong)
   with pytest.raises(data.DataError, match="differs"):
     prepare.prepare_cifar100(root, tmp_path, md5=md5)
   assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from support import imagenet
 
 from mnemonics_jax import data
-from mnemonics_jax.data import imagenet_sources, shards
+from mnemonics_jax.data import imagenet_sources, reading, shards
 from mnemonics_jax.data.imagenet import WORLDS
 from mnemonics_jax.data.prepare import prepare_imagenet
 from mnemonics_jax.data.shards import Shards
@@ -156,6 +156,46 @@ def test_a_source_that_changes_in_between_is_read_again(tmp_path, source):
   path.write_bytes(path.read_bytes() + b"\0")
   prepare_imagenet(WORLD, mine, tmp_path, **SMALL)
   assert load(target).checksum != before
+
+
+def half_copied(content):
+  """As a copy program that reserves space first leaves a file."""
+  half = len(content) // 2
+  return content[:half] + bytes(len(content) - half)
+
+
+HARMED = {
+  "half copied": half_copied,
+  "only zeros after its header": lambda c: c[:3] + bytes(len(c) - 3),
+  "truncated": lambda c: c[: len(c) // 2],
+  "text": lambda c: b"<html>" + c[6:],
+}
+
+
+@pytest.mark.parametrize("harm", HARMED)
+def test_a_bad_source_image_is_named_and_its_repair_noticed(
+  tmp_path, source, monkeypatch, harm
+):
+  """Even where an earlier version has copied the bad image."""
+  mine = shutil.copytree(source, tmp_path / "mine")
+  path = mine / "train/n01514668/n01514668_2.JPEG"
+  whole = path.read_bytes()
+  path.write_bytes(HARMED[harm](whole))
+  with pytest.raises(
+    data.DataError, match=r"n01514668_2.JPEG of .* is not an image that can be"
+  ):
+    prepare_imagenet(WORLD, mine, tmp_path, **SMALL)
+  with monkeypatch.context() as patched:
+    patched.setattr(reading, "check", lambda encoded: None)
+    target = prepare_imagenet(WORLD, mine, tmp_path, **SMALL)
+  before = load(target).checksum
+  path.write_bytes(whole)
+  prepare_imagenet(WORLD, mine, tmp_path, **SMALL)
+  assert load(target).checksum != before
+  expected = [
+    imagenet.photos()["train"][n] for n in sorted(imagenet.photos()["train"])
+  ]
+  assert contents(target)["train"] == expected
 
 
 @pytest.mark.parametrize("harm", ["flip", "truncate", "remove", "index"])

@@ -1,6 +1,8 @@
 """Many files become one array; what cannot be read is named."""
 
 import errno
+import os
+import time
 
 import numpy as np
 import pytest
@@ -70,3 +72,30 @@ def test_trouble_of_the_disk_is_not_a_bad_image(
 def test_no_files_are_no_rows():
   images, problems = read_images([], (4, 5, 3))
   assert images.shape == (0, 4, 5, 3) and problems == []
+
+
+def test_threads_share_a_budget_of_pixels(tmp_path, monkeypatch):
+  """Large images are decoded one after the other, however many threads there are."""
+  under_way, most = [0], []
+  convert = reading._to_rgb
+
+  def watched(image):
+    under_way[0] += 1
+    most.append(under_way[0])
+    time.sleep(0.02)
+    under_way[0] -= 1
+    return convert(image)
+
+  files = [save_image(tmp_path / f"{i}.png", size=(20, 10)) for i in range(12)]
+  monkeypatch.setattr(os, "cpu_count", lambda: 6)
+  monkeypatch.setattr(reading, "_to_rgb", watched)
+  for budget, expected in ((200, 1), (450, 2)):
+    monkeypatch.setattr(reading, "_BUDGET", reading._Budget(budget))
+    read_images(files, (4, 4, 3))
+    assert max(most) == expected
+    most.clear()
+  # What fails gives its pixels back.
+  monkeypatch.setattr(reading, "_to_rgb", lambda image: 1 / 0)
+  _, problems = read_images(files, (4, 4, 3))
+  assert problems == ["division by zero"] * 12
+  assert reading._BUDGET._free == 450
