@@ -12,8 +12,9 @@ part that is held out.
 
 The report shows the old phases and the new ones. Where there are no test images
 of an old class, it says so: accuracies are then over the classes that have some.
-The same command continues after an interruption. What a learner knows was not
-measured by a run: then NEW is a learner, too, and there is no report.
+The same command continues a copy of a run after an interruption. If RUN is a learner,
+NEW is a learner, too: it is saved after each phase, and there is no report. A command
+that was interrupted then begins again, in a new directory.
 """
 
 from collections.abc import Sequence
@@ -115,11 +116,19 @@ def _extend_learner(path: Path, workdir: Path, phases: int) -> None:
       raise UserError(
         name, f"`{name}` has no effect on a learner", "leave it out"
       )
-  if workdir.exists():
-    raise UserError(
-      "workdir", f"`workdir={workdir}` exists", "choose a new directory"
-    )
   # Imported here so that a mistake in the flags is answered at once.
+  from mnemonics_jax.runs import lock
+
+  with lock.reserved(workdir):
+    if workdir.exists():
+      raise UserError(
+        "workdir", f"`workdir={workdir}` exists", "choose a new directory"
+      )
+    _teach(path, workdir, phases)
+
+
+def _teach(path, workdir, phases):
+  """Teaches the learner in `path`, and saves it to `workdir` after each phase."""
   from mnemonics_jax import protocol
   from mnemonics_jax.data.stream import Extension, StreamShape
   from mnemonics_jax.runs import extending

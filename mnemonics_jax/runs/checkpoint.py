@@ -26,9 +26,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE
-from mnemonics_jax.runs import quiet
+from mnemonics_jax.runs import drafts, quiet
 from mnemonics_jax.runs.layout import ARRAYS, INFO, LARGE, MANIFEST
 from mnemonics_jax.types import PyTree
 
@@ -60,43 +59,35 @@ def save(
   tree: PyTree,
   info: dict[str, Any] | None = None,
   place: Mapping[str, Any] | None = None,
+  *,
+  replace: bool = False,
 ) -> int:
-  """Writes `tree` to the new directory `path` and returns its size in bytes.
+  """Writes `tree` to the directory `path` and returns its size in bytes.
 
   Args:
-    path: where to; must not exist.
+    path: where to.
     tree: nested dicts of arrays.
     info: JSON values that belong to them.
     place: what they are a checkpoint of, such as a run and a phase of it.
+    replace: whether a directory may be there, which is then replaced.
 
   Raises:
     OSError: the disk is full or cannot be written, or what was written could not
       be read again.
   """
   path = Path(path).absolute()
-  partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
-  shutil.rmtree(partial, ignore_errors=True)
   tree = jax.tree.map(np.asarray, tree)
-  try:
-    files.make_directory(partial)
-    _check_room(partial, tree)
+  with drafts.drafting(path, replace=replace) as draft:
+    _check_room(draft, tree)
     apart, others = _by_size(tree)
-    _write_arrays(partial / ARRAYS, others)
+    _write_arrays(draft / ARRAYS, others)
     for name, array in apart.items():
-      (partial / LARGE).mkdir(exist_ok=True)
-      np.save(partial / LARGE / f"{name}.npy", array, allow_pickle=False)
-    (partial / INFO).write_text(json.dumps(info or {}))
-    manifest = {"place": dict(place or {}), "files": _checksums(partial)}
-    (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    _read_back(partial, tree)
-    for part in sorted(partial.rglob("*"), reverse=True):
-      files.sync(part)  # Names in a directory after what they name.
-    files.sync(partial)
-    os.rename(partial, path)
-    files.sync(path.parent)
-  except BaseException:
-    shutil.rmtree(partial, ignore_errors=True)
-    raise
+      (draft / LARGE).mkdir(exist_ok=True)
+      np.save(draft / LARGE / f"{name}.npy", array, allow_pickle=False)
+    (draft / INFO).write_text(json.dumps(info or {}))
+    manifest = {"place": dict(place or {}), "files": _checksums(draft)}
+    (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    _read_back(draft, tree)
   return sum(file.stat().st_size for file in _files(path))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE, DiskError, UserError, remedy
+from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.runs import checkpoint_names, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
@@ -148,11 +149,12 @@ def write(
 
 def _compare(workdir, claimed, settings, checksum):
   """Refuses a directory in which other numbers are made."""
-  before = claimed.get("settings", {})
+  before, usual = claimed.get("settings", {}), _defaults(claimed)
+  value = lambda of, name: of.get(name, usual.get(name))
   changes = ", ".join(
-    f"{name} ({before.get(name)} there, {settings.get(name)} now)"
+    f"{name} ({value(before, name)} there, {value(settings, name)} now)"
     for name in sorted(before.keys() | settings.keys())
-    if before.get(name) != settings.get(name) and name not in _PLACES
+    if value(before, name) != value(settings, name) and name not in _PLACES
   )
   problem = f"other settings: {changes}" if changes else None
   if problem is None and claimed.get("data", checksum) != checksum:
@@ -165,6 +167,32 @@ def _compare(workdir, claimed, settings, checksum):
       f"`workdir={workdir}` belongs to a run with {problem}",
       "choose another one",
     )
+
+
+def _defaults(claimed):
+  """Values of settings that config.json lacks, for they did not exist then."""
+  if "preset" in claimed.get("settings", {}):  # Of a command.
+    from mnemonics_jax.settings.settings import defaults
+
+    return json.loads(json.dumps(defaults(), default=lambda _: None))
+  try:
+    return flat(identity(restore(claimed.get("config"))))
+  except (
+    LookupError,
+    TypeError,
+    ValueError,
+  ):  # Of another program, or damaged.
+    return {}
+
+
+def flat(described: Any, name: str = "") -> dict[str, Any]:
+  """An identity as one flat dict: `train.epochs`, `method`, `method.top`..."""
+  if not isinstance(described, dict):
+    return {name: described}
+  found = {name: described["class"]} if name else {}
+  for field, part in described["fields"].items():
+    found |= flat(part, f"{name}.{field}" if name else field)
+  return found
 
 
 def _is_draft_of(path, other):

@@ -163,6 +163,8 @@ def load(path: Path, network: Any) -> tuple[Learner, Known]:
       memory_lib.Memory(codes, counts.astype(np.int32), shape, codec)
     )
     return learners.remember(about["state"], tree, network)
+  except UserError:  # It has its own remedy, and is a ValueError.
+    raise
   except (
     OSError,
     ValueError,

@@ -6,8 +6,8 @@ along. Then it is a run like any other, which an interruption does not harm.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+import contextlib
 import dataclasses
-import os
 from pathlib import Path
 import shutil
 from typing import Any
@@ -23,8 +23,10 @@ from mnemonics_jax.runs import (
   checkpoint,
   checkpoint_names,
   claim,
+  drafts,
   layout,
   learners,
+  lock,
   runner,
 )
 from mnemonics_jax.runs.finished import Run, load_run
@@ -80,12 +82,13 @@ def extend(
   }
   title, preset = run.results["title"], run.results["preset"]
   labels = runner.Labels(f"{title} · extended", preset)
-  if not layout.config_path(workdir).exists():
-    described = runner.description(config, stream, labels)
-    _copy(
-      run, old, config, workdir,
-      lambda draft: claim.write(draft, settings, stream.checksum, described),
-    )  # fmt: skip
+  described = runner.description(config, stream, labels)
+  with _cannot_write(workdir), lock.reserved(workdir):
+    if not layout.config_path(workdir).exists():
+      _copy(
+        run, old, config, workdir,
+        lambda draft: claim.write(draft, settings, stream.checksum, described),
+      )  # fmt: skip
   return runner.run(
     config,
     stream,
@@ -120,24 +123,34 @@ def _copy(
 ) -> None:
   """Makes the copy; it is complete before it gets its name."""
   claim.check_free(workdir)
-  draft = workdir.absolute().with_name(f"{workdir.name}.{os.getpid()}.draft")
-  try:
-    draft.mkdir(parents=True)
+  with drafts.drafting(workdir.resolve()) as draft:
     write_config(draft)
     for seed in run.results["seeds"]:
       _copy_seed(run.path, draft, old, config, seed)
     shutil.copyfile(layout.metrics_path(run.path), layout.metrics_path(draft))
-    if workdir.exists():  # It has been found empty.
-      shutil.rmtree(workdir)
-    os.replace(draft, workdir)
+    if workdir.exists():
+      _remove_free(workdir)
+
+
+def _remove_free(workdir):
+  """Removes a directory in which a kill may have left a lock and a draft."""
+  workdir = workdir.resolve()
+  with lock.locked(workdir):
+    claim.check_free(workdir)
+    layout.lock_path(workdir).unlink()
+    workdir.rmdir()
+
+
+@contextlib.contextmanager
+def _cannot_write(workdir):
+  try:
+    yield
   except OSError as error:
     raise UserError(
       "workdir",
       f"`workdir={workdir}` cannot be written ({error})",
       "make room there, or choose another one",
     ) from error
-  finally:
-    shutil.rmtree(draft, ignore_errors=True)
 
 
 def _copy_seed(source, target, old, config, seed):

@@ -6,10 +6,9 @@ learner's settings, the names of the classes and the network.
 
 import ast
 import dataclasses
-import os
 from pathlib import Path
-import shutil
 from typing import Any
+import warnings
 
 import jax
 
@@ -19,38 +18,29 @@ from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase import Config
-from mnemonics_jax.runs import checkpoint, checkpoint_names, layout
+from mnemonics_jax.runs import checkpoint, checkpoint_names, drafts, layout
 from mnemonics_jax.runs.claim import run_name
 from mnemonics_jax.runs.packing import pack_state, unpack_state
 
 
 def save(learner: Learner, known: Known, path: Path) -> None:
   """Writes both to `path`, in place of what was saved there before."""
-  path = path.expanduser().absolute()
+  path = path.expanduser().resolve()
   if path.exists() and not _is_saved(path):
     raise UserError(
       "path",
       f"{path} exists and is not a saved learner",
       "choose a new directory",
     )
-  draft, old = (path.with_name(f"{path.name}.{word}") for word in _ASIDE)
+  tree, info = pack_state(known.state), describe(learner, known)
   try:
-    for rest in (draft, old):  # A kill has left them.
-      shutil.rmtree(rest, ignore_errors=True)
-    checkpoint.save(draft, pack_state(known.state), describe(learner, known))
-    if path.exists():
-      os.replace(path, old)
-    os.replace(draft, path)
-    shutil.rmtree(old, ignore_errors=True)
+    checkpoint.save(path, tree, info, replace=True)
   except OSError as error:
     raise DiskError(
       "path",
       f"{path} cannot be written ({error})",
       f"{remedy(error)}, or choose another directory",
     ) from error
-
-
-_ASIDE = ("new", "old")
 
 
 def _is_saved(path):
@@ -179,10 +169,34 @@ def load(
 
   if exports.is_export(path):
     return exports.load(path, network)
-  tree, info = _read(path)
+  tree, info = _read(_found(path))
   if "learner" not in info:
     raise UserError("path", f"{path} is a checkpoint of a run", _NAME_ONE)
   return remember(info, tree, network)
+
+
+def _found(path):
+  """Where the learner `path` is, if a kill has kept it from having its name."""
+  if path.exists():
+    return path
+  there = [drafts.found(path.resolve())]
+  if path.name:
+    # Earlier versions wrote NAME.new, renamed NAME to NAME.old, then NAME.new to NAME.
+    there += [path.with_name(f"{path.name}.{word}") for word in ("new", "old")]
+  for former in filter(_is_whole, there):
+    warnings.warn(
+      f"there is no {path}: a save was interrupted, and {former} is read instead",
+      stacklevel=4,
+    )
+    return former
+  return path
+
+
+def _is_whole(path):
+  try:
+    return "learner" in checkpoint.restore(path)[1]
+  except (checkpoint.Damaged, OSError):
+    return False
 
 
 _NAME_ONE = (

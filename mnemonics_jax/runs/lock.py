@@ -27,10 +27,42 @@ class BusyError(UserError):
 @contextlib.contextmanager
 def locked(workdir: Path) -> Iterator[None]:
   """Keeps other processes out of `workdir`; a dead one's lock counts nothing."""
+  with _taken(layout.lock_path(workdir), workdir):
+    for draft in filter(files.is_draft, workdir.rglob("*.draft")):
+      with contextlib.suppress(OSError):  # Somebody else was faster.
+        draft.unlink()
+    yield
+
+
+@contextlib.contextmanager
+def reserved(workdir: Path) -> Iterator[None]:
+  """Keeps other processes from making `workdir`, which need not exist.
+
+  The lock is a file beside it, which is removed at the end.
+  """
+  place = workdir.resolve()
+  path = place.with_name(f".{place.name}.lock")
+  path.parent.mkdir(parents=True, exist_ok=True)
+  while True:
+    with _taken(path, workdir) as file:
+      # Its last owner may have removed the file that was opened here.
+      if path.exists() and os.path.samestat(
+        path.stat(), os.fstat(file.fileno())
+      ):
+        try:
+          yield
+          return
+        finally:
+          with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _taken(path, workdir):
+  """Holds the lock `path`, and writes into it who does."""
   with contextlib.ExitStack() as stack:
     try:
-      lock = files.locked(layout.lock_path(workdir))
-      file = stack.enter_context(lock)
+      file = stack.enter_context(files.locked(path))
     except BlockingIOError as error:
       raise BusyError(
         "workdir",
@@ -40,21 +72,4 @@ def locked(workdir: Path) -> Iterator[None]:
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()
-    for draft in filter(files.is_draft, workdir.rglob("*.draft")):
-      with contextlib.suppress(OSError):  # Somebody else was faster.
-        draft.unlink()
-    yield
-
-
-@contextlib.contextmanager
-def waiting(path: Path) -> Iterator[None]:
-  """Holds the lock `path`; waits while another process does.
-
-  >>> with waiting(Path("table.lock")):
-  ...   pass  # Read what others have written, write it with more.
-
-  Args:
-    path: of a file that serves as lock; it is made and stays.
-  """
-  with files.locked(path, wait=True):
-    yield
+    yield file

@@ -53,6 +53,13 @@ def publish(
     raise UserError("to", f"{to} exists", "choose a new directory")
   seed = _seed_of(base_model, run, variables)
   config = layout.read_config(run)
+  for field in ("results", "data", "numerics"):
+    if field not in config:
+      raise UserError(
+        "run",
+        f"{layout.config_path(run)} lacks {field}: an older version wrote it",
+        "run it again with this version",
+      )
   results = config["results"]
   names = results["class_names"][: results["classes_per_phase"][0]]
   parts = made_with(learners.run_config(run), config["data"], names, seed)
@@ -109,10 +116,9 @@ def _seed_of(base_model, run, variables):
 def _accuracy(run, seed):
   """Right after training, by read-out."""
   for line in read_metrics(run):
-    if (line.get("kind"), line.get("seed"), line.get("phase")) == (
-      "phase", seed, 0,
-    ):  # fmt: skip
-      moments = line["moments"]["trained"]
+    place = line.get("kind"), line.get("seed"), line.get("phase")
+    moments = line.get("moments", {}).get("trained")
+    if place == ("phase", seed, 0) and moments is not None:
       return {name: shares["all"] for name, shares in moments.items()}
   raise UserError("run", f"{run} has no numbers of phase 0", "let it go on")
 

@@ -19,7 +19,7 @@ from mnemonics_jax.progress import (
 )
 from mnemonics_jax.runs import base_models as base_models_lib
 from mnemonics_jax.runs import convolutions, layout, published, records
-from mnemonics_jax.runs.claim import claimed, run_name
+from mnemonics_jax.runs.claim import claimed, flat, run_name
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.saver import Policy, Saver
 from mnemonics_jax.runs.seed_run import finished_records, run_seed
@@ -146,16 +146,6 @@ def _training(config, stream, base_models, base_model, seed):
   return functools.partial(base_models_lib.train, own)
 
 
-def _fields(value: Any, name: str = "") -> dict[str, Any]:
-  """An identity as one flat dict: `train.epochs`, `method`, `method.top`..."""
-  if not isinstance(value, dict):
-    return {name: value}
-  flat = {name: value["class"]} if name else {}
-  for field, part in value["fields"].items():
-    flat |= _fields(part, f"{name}.{field}" if name else field)
-  return flat
-
-
 def _announce(report, config, stream, pending, moved):
   """What a person should know before the first step."""
   work = cost.phase_work(config)
@@ -168,7 +158,7 @@ def _announce(report, config, stream, pending, moved):
 def _settings(config, stream, seeds, base_model):
   """All that decides the numbers: the order of classes is not in the config."""
   try:
-    fields = _fields(identity(config))
+    fields = flat(identity(config))
   except TypeError as error:
     raise UserError(
       "settings",

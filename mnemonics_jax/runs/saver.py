@@ -25,6 +25,7 @@ from mnemonics_jax.runs import (
   checkpoint,
   checkpoint_names,
   convolutions,
+  drafts,
   layout,
   packing,
 )
@@ -139,7 +140,8 @@ class Saver(Journal):
       begin: the state of a run that has not begun.
     """
     self.directory.mkdir(parents=True, exist_ok=True)
-    for draft in self.directory.glob("*.partial-*"):  # A kill left it.
+    drafts.remove_drafts(self.directory)
+    for draft in self.directory.glob("*.partial-*"):  # Of version 0.1.
       shutil.rmtree(draft)
     damaged: list[checkpoint.Damaged] = []
     state, records, log_size = begin, [], None

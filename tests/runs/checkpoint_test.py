@@ -1,6 +1,7 @@
 """A checkpoint comes back as it was written, or not at all."""
 
 import json
+import os
 from pathlib import Path
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from support import damage
 
-from mnemonics_jax import memory, methods
+from mnemonics_jax import files, memory, methods
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.runs import checkpoint, packing
@@ -95,7 +96,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
   def fail(*_, **__):
     raise OSError("No space left on device")
 
-  monkeypatch.setattr(checkpoint.files, "sync", fail)
+  monkeypatch.setattr(files, "sync", fail)
   with pytest.raises(OSError, match="No space"):
     checkpoint.save(tmp_path / "saved", TREE)
   assert list(tmp_path.iterdir()) == []
@@ -190,11 +191,11 @@ def test_a_checkpoint_of_before_belongs_anywhere(saved):
 
 
 def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-  synced, rename = [], checkpoint.os.rename
-  monkeypatch.setattr(checkpoint.files, "sync", synced.append)
+  synced, rename = [], os.rename
+  monkeypatch.setattr(files, "sync", synced.append)
 
   def renamed(old, new):
-    if "partial" not in Path(old).name:
+    if not Path(old).name.endswith(".draft"):
       return rename(old, new)  # One of Orbax's own.
     everything = {old, *old.rglob("*")}
     assert everything <= set(synced)
@@ -204,6 +205,6 @@ def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     synced.clear()
     return rename(old, new)
 
-  monkeypatch.setattr(checkpoint.os, "rename", renamed)
+  monkeypatch.setattr(os, "rename", renamed)
   checkpoint.save(tmp_path / "new" / "saved", TREE)
   assert synced == [tmp_path / "new"]

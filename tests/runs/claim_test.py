@@ -16,6 +16,7 @@ from mnemonics_jax.runs import BusyError, layout
 from mnemonics_jax.runs import claim as claim_lib
 from mnemonics_jax.runs.claim import claimed as claiming
 from mnemonics_jax.runs.lock import locked
+from mnemonics_jax.settings import resolve
 from mnemonics_jax.version import NUMERICS
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,39 @@ def test_other_settings_are_refused(claimed, change, problem):
     claim(claimed, SETTINGS | change, 17)
   assert error.value.field == "workdir"
   assert (claimed / "config.json").read_bytes() == before
+
+
+def test_a_run_of_before_a_setting_existed_goes_on(tmp_path):
+  """With the default, which is what it did."""
+  settings = resolve("digits", "short", {}).identity()
+  older = {k: v for k, v in settings.items() if k not in ("rehearsal", "dtype")}
+  assert claim(tmp_path / "out", older, 17) is None
+  assert claim(tmp_path / "out", settings | {"rehearsal": "once"}, 17) is None
+  with pytest.raises(
+    UserError, match=r"rehearsal \(once there, balanced now\)"
+  ):
+    claim(tmp_path / "out", settings | {"rehearsal": "balanced"}, 17)
+
+
+def test_a_run_of_the_library_of_before_a_field_existed_goes_on(workdir):
+  config = layout.read_config(workdir)
+  for fields, name in (
+    (config["config"]["fields"], "rehearsal"),
+    (config["config"]["fields"]["train"]["fields"], "curve"),
+  ):
+    del fields[name]
+  del config["settings"]["rehearsal"], config["settings"]["train.curve"]
+  layout.write_config(workdir, config)
+  # Checkpoints are of the run that this file describes.
+  for manifest in workdir.glob("seed_0/*/phase_*/manifest.json"):
+    content = json.loads(manifest.read_text())
+    content["place"]["run"] = claim_lib.run_name(config)
+    manifest.write_text(json.dumps(content))
+  cosine = dataclasses.replace(interrupted.SCHEDULE, curve="cosine")
+  problem = r"settings: train\.curve \(steps there, cosine now\)"
+  with pytest.raises(UserError, match=problem):
+    interrupted.run(workdir, train=cosine)
+  interrupted.run(workdir)
 
 
 def test_other_data_are_refused(claimed):

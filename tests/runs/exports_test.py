@@ -174,6 +174,25 @@ def test_damage_is_noticed(saved, tmp_path, name, damage, part):
     Learner.load(tmp_path / "out")
 
 
+def test_a_mistake_that_is_no_damage_has_its_own_remedy(saved, tmp_path):
+  runs.export(*saved, tmp_path / "out")
+  about = tmp_path / "out" / "model.json"
+  content = json.loads(about.read_text())
+  about.write_text(json.dumps(content | {"format": 99}))
+  with pytest.raises(UserError) as error:
+    Learner.load(tmp_path / "out")
+  assert "damaged" not in str(error.value) and error.value.fix == (
+    "install the version that wrote it, or a newer one"
+  )
+  content["state"]["network"]["class"] = "mine.Network"
+  about.write_text(json.dumps(content))
+  with pytest.raises(
+    UserError, match=r"mine\.Network.*; give a network of"
+  ) as e:
+    Learner.load(tmp_path / "out")
+  assert e.value.field == "network" and "damaged" not in str(e.value)
+
+
 def test_a_lost_picture_is_noticed(saved, tmp_path):
   runs.export(*saved, tmp_path / "out")
   shutil.rmtree(tmp_path / "out" / "train" / "dog")

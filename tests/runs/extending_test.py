@@ -12,7 +12,7 @@ from support import finished_run, tiny
 
 from mnemonics_jax import Learner, UserError, data, phase, report, runs
 from mnemonics_jax.progress import StepReport
-from mnemonics_jax.runs import checkpoint, layout
+from mnemonics_jax.runs import checkpoint, extending, layout
 from mnemonics_jax.runs.packing import pack_state, unpack_state
 
 NEW = ("class 4", "class 5")
@@ -190,6 +190,44 @@ def test_nothing_is_left_of_a_copy_that_failed(home, everything, monkeypatch):
   with pytest.raises(UserError, match=r"cannot be written \(.*No space"):
     runs.extend(home / "run", everything, home / "full")
   assert not [path for path in home.iterdir() if path.name.startswith("full")]
+
+
+def test_what_appears_while_a_copy_is_made_is_left_alone(
+  home, everything, tmp_path, monkeypatch
+):
+  (tmp_path / "out").mkdir()
+  copy = extending._copy_seed
+
+  def slow(*args):
+    (tmp_path / "out" / "thesis.txt").write_text("years")
+    copy(*args)
+
+  monkeypatch.setattr(extending, "_copy_seed", slow)
+  with pytest.raises(UserError, match="is not a run of this program"):
+    runs.extend(home / "run", everything, tmp_path / "out")
+  assert (tmp_path / "out" / "thesis.txt").read_text() == "years"
+  assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+
+
+@pytest.mark.parametrize("left", [(), ("lock", "config.json.1.draft")])
+def test_a_second_extension_waits_for_the_copy(
+  home, everything, tmp_path, monkeypatch, left
+):
+  """In a directory that is empty, but for what a kill may have left."""
+  (tmp_path / "out").mkdir()
+  for name in left:
+    (tmp_path / "out" / name).touch()
+  copy = extending._copy_seed
+
+  def meanwhile(*args):
+    with pytest.raises(runs.BusyError, match="is in use by process"):
+      runs.extend(home / "run", everything, tmp_path / "out")
+    copy(*args)
+
+  monkeypatch.setattr(extending, "_copy_seed", meanwhile)
+  results = runs.extend(home / "run", everything, tmp_path / "out")
+  assert results["classes_per_phase"] == [3, 1, 2]
+  assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 # Where old classes cannot be tested.

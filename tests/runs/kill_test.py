@@ -108,7 +108,7 @@ class Killer:
 
   def _wait_for_a_write(self, process):
     drafts = (self.workdir / "seed_0" / "checkpoints").glob
-    while process.poll() is None and not any(drafts("*.partial-*/*")):
+    while process.poll() is None and not any(drafts(".*.draft/*")):
       time.sleep(0.001)
 
 

@@ -1,8 +1,11 @@
 """Learners are saved and loaded; a finished run is a learner, too."""
 
 import dataclasses
+import errno
 import json
+import os
 import shutil
+from unittest import mock
 
 from flax import linen
 import jax
@@ -12,9 +15,10 @@ from support import finished_run, saved_learner
 from support.saved_learner import images, pictures
 
 from mnemonics_jax import Learner, UserError, registry
+from mnemonics_jax.errors import DiskError
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.progress import ignore
-from mnemonics_jax.runs import layout, learners
+from mnemonics_jax.runs import checkpoint, layout, learners
 from mnemonics_jax.runs.packing import pack_state
 from mnemonics_jax.runs.phase_arrays import read_phase_arrays
 
@@ -83,6 +87,63 @@ def test_nothing_else_is_replaced(saved, tmp_path, finished):
       learner.save(known, path)
   assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"
   assert sorted(checkpoint.rglob("*")) == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_lies_beside_is_left_alone(saved, tmp_path, there):
+  """Also under names that earlier versions took for drafts of their own."""
+  learner, known = Learner.load(saved)
+  learner.save(known._replace(names=(1, 2, 3)), tmp_path / "m.old")
+  (tmp_path / "m.new").mkdir()
+  (tmp_path / "m.new" / "thesis.txt").write_text("years")
+  for _ in range(1 + there):
+    learner.save(known, tmp_path / "m")
+  assert Learner.load(tmp_path / "m.old")[1].names == (1, 2, 3)
+  assert (tmp_path / "m.new" / "thesis.txt").read_text() == "years"
+  assert sorted(os.listdir(tmp_path)) == ["m", "m.new", "m.old"]
+
+
+@pytest.mark.parametrize("left", [("old",), ("new", "old"), ("new",)])
+def test_a_kill_of_an_earlier_version_is_recovered(
+  saved, tmp_path, left, monkeypatch
+):
+  """It saved to m.new, renamed m to m.old, and then m.new to m."""
+  learner, known = Learner.load(saved)
+  for word in left:
+    shutil.copytree(saved, tmp_path / f"m.{word}")
+    learner.save(known._replace(names=(word, 2, 3)), tmp_path / f"m.{word}")
+  with pytest.warns(UserWarning, match=rf"m\.{left[0]} is read instead"):
+    _, found = Learner.load(tmp_path / "m")
+  assert found.names == (left[0], 2, 3)
+  with monkeypatch.context() as patch:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    patch.setattr(checkpoint, "_check_room", mock.Mock(side_effect=full))
+    with pytest.raises(DiskError):
+      learner.save(known, tmp_path / "m")
+  assert sorted(os.listdir(tmp_path)) == [f"m.{w}" for w in sorted(left)]
+  learner.save(known, tmp_path / "m")
+  assert Learner.load(tmp_path / "m")[1].names == known.names
+  for word in left:
+    assert Learner.load(tmp_path / f"m.{word}")[1].names == (word, 2, 3)
+
+
+def test_a_kill_between_two_renames_is_recovered(saved, tmp_path):
+  shutil.copytree(saved, tmp_path / ".m.17-0123abcd.old")
+  with pytest.warns(UserWarning, match="is read instead"):
+    learner, known = Learner.load(tmp_path / "m")
+  learner.save(known, tmp_path / "m")
+  assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_link_is_followed(saved, tmp_path):
+  learner, known = Learner.load(saved)
+  (tmp_path / "link").symlink_to("real")
+  for names in ((1, 2, 3), (4, 5, 6)):
+    learner.save(known._replace(names=names), tmp_path / "link")
+    assert Learner.load(tmp_path / "link")[1].names == names
+    assert Learner.load(tmp_path / "real")[1].names == names
+  assert (tmp_path / "link").is_symlink()
+  assert sorted(os.listdir(tmp_path)) == ["link", "real"]
 
 
 class Own(linen.Module):

@@ -1,12 +1,13 @@
 """What may be published, and where to."""
 
 import dataclasses
+import json
 
 import pytest
 from support import tiny
 
 from mnemonics_jax import UserError, methods, runs
-from mnemonics_jax.runs import published, publishing
+from mnemonics_jax.runs import layout, published, publishing
 
 QUICK = dataclasses.replace(tiny.SCHEDULE, epochs=1)
 
@@ -50,4 +51,28 @@ def test_a_model_that_was_tuned_afterwards_is_not_what_a_run_began_with(
 ):
   run, model = _run(tmp_path, finetune="all")
   with pytest.raises(UserError, match="one that fine-tunes whole models"):
+    publishing.publish(model, run, tmp_path / "to")
+
+
+@pytest.mark.parametrize("lacking", ["results", "numerics", "data"])
+def test_a_run_of_a_version_that_said_less_is_refused(tmp_path, lacking):
+  run, model = _run(tmp_path)
+  config = layout.read_config(run)
+  del config[lacking]
+  layout.write_config(run, config)
+  with pytest.raises(
+    UserError, match=rf"config\.json lacks {lacking}"
+  ) as error:
+    publishing.publish(model, run, tmp_path / "to")
+  assert error.value.field == "run" and not (tmp_path / "to").exists()
+
+
+def test_a_run_whose_log_lacks_moments_is_refused(tmp_path):
+  run, model = _run(tmp_path)
+  log = layout.metrics_path(run)
+  lines = [json.loads(line) for line in log.read_text().splitlines()]
+  for line in lines:
+    line.pop("moments", None)
+  log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+  with pytest.raises(UserError, match="has no numbers of phase 0"):
     publishing.publish(model, run, tmp_path / "to")
