@@ -47,13 +47,14 @@ def main(_) -> None:
   # Imported here so that a mistake in the flags is answered at once.
   from experiments.tables import differences, views, writing
   from experiments.tables.filling import fill
+  from mnemonics_jax.report.render import markdown_table
 
   sheet = fill(request, dataset, tensorboard=FLAGS.tensorboard, saving=saving)
   for title, table in [
     *views.quantity_tables(sheet),
     *differences.difference_tables(sheet),
   ]:
-    print(f"\n{title}\n\n{views.markdown_table(table)}")
+    print(f"\n{title}\n\n{markdown_table(table)}")
   print(f"\nTable: {writing.path_of(request, '.html')}")
   if any(cell["status"] == "failed" for cell in sheet.cells):
     sys.exit(1)

@@ -8,13 +8,9 @@ from experiments.tables import cells as table_cells
 from experiments.tables import differences, planned, published
 from experiments.tables.cells import Cell, Sheet
 from mnemonics_jax.data.sources import title_of
-from mnemonics_jax.report import draw, markup, page
-from mnemonics_jax.report.tables import (
-  REPORTED,
-  Table,
-  interval,
-  percent,
-)
+from mnemonics_jax.report import render
+from mnemonics_jax.report.render import Page, Paragraph, Section
+from mnemonics_jax.report.tables import Table, interval, percent
 from mnemonics_jax.report.words import format_duration
 
 _QUANTITIES = {"avg_acc": "average accuracy", "forgetting": "forgetting"}
@@ -239,62 +235,9 @@ def markdown(
   curves: Sequence[Path] = (),
   moves: Sequence[Path] = (),
 ) -> str:
-  """The table as a Markdown document.
-
-  Args:
-    sheet: the cells.
-    record: commands and environment.
-    curves: pictures of accuracies, beside the document.
-    moves: pictures of the distance that exemplars move.
-  """
-  parts = [f"# {title(sheet)}", *introduction(sheet)]
-  for name, table in quantity_tables(sheet):
-    parts += [f"## {name}", markdown_table(table)]
-  parts += footnotes(sheet)
-  paired = differences.difference_tables(sheet)
-  if paired:
-    parts += ["## Paired differences", differences.NOTE]
-  for name, table in paired:
-    parts += [f"### {name}", markdown_table(table)]
-  parts += filter(None, [differences.other_beginnings(sheet)])
-  for (name, note), pictures in _pictures(curves, moves):
-    parts += [f"## {name}", note] if note else [f"## {name}"]
-    parts += [f"![{draw.finding(path)}]({path.name})" for path in pictures]
-  lines = [f"- {k}: `{v}`" for k, v in facts(sheet, record).items()]
-  return "\n\n".join([*parts, "## Where from", "\n".join(lines)]) + "\n"
-
-
-def _pictures(curves, moves):
-  """Titles and notes of those sections that have pictures."""
-  note = (
-    "Distance of learned exemplars to the images they began with, in the"
-    " features of the network that was fixed while they moved: a line per phase,"
-    " smoothed, and faintly what was measured, the mean over the seeds."
-  )
-  sections = [
-    (("Curves", ""), curves),
-    (("How far exemplars move", note), moves),
-  ]
-  return [(words, found) for words, found in sections if found]
-
-
-def markdown_table(table: Table) -> str:
-  """Markdown has one line of headers: groups are written into each."""
-  spans = [name for name, span in table.groups for _ in range(span)]
-  header = [
-    f"{group}, {cell}" if group else cell
-    for group, cell in zip(spans or [""] * 99, table.header, strict=False)
-  ]
-
-  def line(cells):
-    out = []
-    for cell in cells:
-      text = cell.removesuffix(REPORTED).replace("|", "\\|")
-      out.append(f"**{text}**" if cell.endswith(REPORTED) else text)
-    return f"| {' | '.join(out)} |"
-
-  rule = "|".join(["---", *["---:"] * (len(header) - 1)])
-  return "\n".join([line(header), f"|{rule}|", *map(line, table.rows)])
+  """The table as a Markdown document, beside its pictures."""
+  directory = next((path.parent for path in (*curves, *moves)), Path())
+  return render.markdown(page(sheet, record, curves, moves), directory)
 
 
 def html(
@@ -303,38 +246,50 @@ def html(
   curves: Sequence[Path] = (),
   moves: Sequence[Path] = (),
 ) -> str:
-  """The table as one page that holds everything."""
-  lead = "".join(
-    f"<p{'' if index else ' class=lead'}>{markup.text(text)}</p>"
-    for index, text in enumerate(introduction(sheet))
-  )
+  """The table as one page that holds everything, beside its pictures."""
+  directory = next((path.parent for path in (*curves, *moves)), Path())
+  return render.html(page(sheet, record, curves, moves), directory)
+
+
+def page(
+  sheet: Sheet,
+  record: dict[str, Any],
+  curves: Sequence[Path],
+  moves: Sequence[Path],
+) -> Page:
+  """The table as a page.
+
+  Args:
+    sheet: the cells.
+    record: commands and environment.
+    curves: pictures of accuracies.
+    moves: pictures of the distance that exemplars move.
+  """
+  lead, *others = introduction(sheet)
   sections = [
-    f"<h2>{name}</h2>{markup.table(table)}"
-    for name, table in quantity_tables(sheet)
+    Section(name, tables=[table]) for name, table in quantity_tables(sheet)
   ]
-  sections += [
-    f'<p class="note">{markup.text(note)}</p>' for note in footnotes(sheet)
-  ]
-  paired = differences.difference_tables(sheet)
-  if paired:
-    tables = "".join(
-      f"<h4>{name}</h4>{markup.table(table)}" for name, table in paired
-    )
-    if other := differences.other_beginnings(sheet):
-      tables += f'<p class="note">{markup.text(other)}</p>'
-    sections.append(
-      f'<h2>Paired differences</h2><p class="note">{differences.NOTE}</p>'
-      + tables
-    )
-  for (name, note), pictures in _pictures(curves, moves):
-    shown = "".join(
-      markup.picture(path, path.parent, wide=True) for path in pictures
-    )
-    sections.append(f"<h2>{name}</h2><p>{markup.text(note)}</p>{shown}")
-  sections.append(f"<h2>Where from</h2>{markup.pairs(facts(sheet, record))}")
-  body = "".join(f"<section>{section}</section>" for section in sections)
-  return page.document(
-    title(sheet),
-    f'<header><p class="kind">Table</p><h1>{markup.text(title(sheet))}</h1>'
-    f"{lead}</header>{body}",
+  if notes := footnotes(sheet):
+    sections.append(Section(notes=notes))
+  if paired := differences.difference_tables(sheet):
+    parts = [Section(name, tables=[table]) for name, table in paired]
+    other = filter(None, [differences.other_beginnings(sheet)])
+    text = [differences.NOTE]
+    words = "Paired differences"
+    sections.append(Section(words, text=text, parts=parts, notes=[*other]))
+  note = (
+    "Distance of learned exemplars to the images they began with, in the"
+    " features of the network that was fixed while they moved: a line per phase,"
+    " smoothed, and faintly what was measured, the mean over the seeds."
   )
+  sections += [
+    Section(name, text=text, figures=found, wide=True)
+    for name, text, found in (
+      ("Curves", [], curves),
+      ("How far exemplars move", [note], moves),
+    )
+    if found
+  ]
+  sections.append(Section("Where from", facts=[("", facts(sheet, record))]))
+  opening = [Paragraph(lead, "lead"), *map(Paragraph, others)]
+  return Page("Table", title(sheet), opening, sections=sections)

@@ -9,8 +9,7 @@ from mnemonics_jax import lazy
 
 if TYPE_CHECKING:
   from mnemonics_jax.report.console import Console
-  from mnemonics_jax.report.figures import write_figures
-  from mnemonics_jax.report.page import build
+  from mnemonics_jax.report.page import build, write_figures
   from mnemonics_jax.report.story import warning
   from mnemonics_jax.report.tables import console_table
   from mnemonics_jax.runs.finished import Run, load_run
@@ -38,6 +37,6 @@ __getattr__, __dir__ = lazy.attach(
     "console_table": "report.tables",
     "load_run": "runs.finished",
     "warning": "report.story",
-    "write_figures": "report.figures",
+    "write_figures": "report.page",
   },
 )

@@ -1,9 +1,11 @@
-"""The memory as pictures: the exemplars of each class, tiled."""
+"""Exemplars as pictures, and matrices of classes."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from matplotlib.colors import PowerNorm
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 import numpy as np
 from PIL import Image
@@ -23,6 +25,8 @@ _PAGE_PIXELS = 420_000  # Of those on a page: about a megabyte.
 _ZOOMED = 56  # Pixels of a screen for the side of a small image.
 _MAX_CLASSES = 120
 _MAX_SHOWN = 20
+_GAINS = (100, 50, 20, 10, 5, 2, 1)
+_GREY = 128
 
 
 class ClassImages(NamedTuple):
@@ -43,13 +47,34 @@ class ClassImages(NamedTuple):
   images: np.ndarray
 
 
-def memory_images(run: Run, pixels: int = _PAGE_PIXELS) -> list[ClassImages]:
-  """What the first seed's memory holds at the end, as far as can be shown.
+class Change(NamedTuple):
+  """Some exemplars of a phase before and after a stage.
 
-  Args:
-    run: whose memory.
-    pixels: of all images together, about.
+  Attributes:
+    phase: the phase.
+    labels: their classes, in the learned order.
+    before: uint8 images [n, h, w, c] as the stage found them.
+    after: the same as the stage left them.
   """
+
+  phase: int
+  labels: np.ndarray
+  before: np.ndarray
+  after: np.ndarray
+
+  @property
+  def moved(self) -> np.ndarray:
+    """Grey levels by which each pixel has changed."""
+    return np.abs(self.after.astype(np.int32) - self.before)
+
+  def shown(self, gain: int) -> list[np.ndarray]:
+    """Before, after, and their difference `gain` times amplified."""
+    change = difference(self.before, self.after, gain)
+    return [self.before, self.after, change]
+
+
+def memory_images(run: Run, pixels: int = _PAGE_PIXELS) -> list[ClassImages]:
+  """The first seed's memory at the end: images of about so many pixels in all."""
   groups = run.results["classes_per_phase"]
   arrays = run.arrays(run.results["seeds"][0], len(groups) - 1)
   if "memory/images" not in arrays or "memory/counts" not in arrays:
@@ -78,6 +103,47 @@ def memory_images(run: Run, pixels: int = _PAGE_PIXELS) -> list[ClassImages]:
   ]
 
 
+def changes(run: Run, stage: str) -> list[Change]:
+  """What the first seed saved of a stage, phase by phase."""
+  found = []
+  for phase in range(len(run.results["classes_per_phase"])):
+    arrays = run.arrays(run.results["seeds"][0], phase, f"changed/{stage}/")
+    names = [f"changed/{stage}/{n}" for n in ("labels", "before", "after")]
+    if all(name in arrays and len(arrays[name]) for name in names):
+      found.append(Change(phase, *(arrays[name] for name in names)))
+  return found
+
+
+def amplification(found: Sequence[Change]) -> int:
+  """The factor that makes changes visible, the same for all phases.
+
+  It fits 99 of 100 pixels into the range of an image; the rest is cut off.
+  """
+  moved = np.concatenate([change.moved.ravel() for change in found])
+  most = np.percentile(moved, 99) or moved.max()
+  return next((g for g in _GAINS if most and g * most < _GREY), 1)
+
+
+def difference(before: np.ndarray, after: np.ndarray, gain: int) -> np.ndarray:
+  """after − before, times `gain`, around grey: grey means no change."""
+  shifted = _GREY + gain * (after.astype(np.int32) - before)
+  return np.clip(shifted, 0, 255).astype(np.uint8)
+
+
+def extent(change: Change) -> str:
+  """How much the images of a sheet have changed, in words."""
+  return (
+    f"Phase {change.phase}: pixels changed by {change.moved.mean():.2g} grey "
+    f"levels on average and by {change.moved.max()} at most."
+  )
+
+
+def evenly(items: Sequence, most: int) -> list:
+  """At most so many of the items, from the first to the last."""
+  places = np.linspace(0, len(items) - 1, min(len(items), most))
+  return [items[i] for i in places.round().astype(int)]
+
+
 def tile(
   images: np.ndarray, columns: int = _COLUMNS, gap: int = _GAP
 ) -> np.ndarray:
@@ -94,42 +160,6 @@ def tile(
     sheet[y : y + h, x : x + w, :3] = image
     sheet[y : y + h, x : x + w, 3] = 255
   return sheet
-
-
-def memory_grid(run: Run) -> Iterator[Drawing]:
-  """All classes of the memory on one sheet."""
-  classes = memory_images(run, _MAX_PIXELS)
-  if not classes or not any(len(c.images) for c in classes):
-    return
-  side = sides(*classes[0].images.shape[1:3])
-  sheets = [tile(resize(c.images, side)) for c in classes]
-  height = max(sheet.shape[0] for sheet in sheets)
-  width = max(max(sheet.shape[1] for sheet in sheets), 3 * _SIDE)
-  label, space = 22, 20  # Pixels above each sheet and between columns.
-  # About as wide as high, so that many classes stay readable.
-  area = len(sheets) * (height + label) * (width + space)
-  columns = int(np.clip(round(np.sqrt(area) / (width + space)), 1, 6))
-  rows = -(-len(sheets) // columns)
-  canvas = np.zeros(
-    (rows * (height + label) + space, columns * (width + space), 4), np.uint8
-  )
-  # At 200 dots per inch a pixel becomes 2 by 2: for sheets that stay small.
-  size = canvas.shape[1] / 100, canvas.shape[0] / 100
-  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
-  axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-  axes.set_axis_off()
-  for index, (entry, sheet) in enumerate(zip(classes, sheets, strict=True)):
-    column, row = divmod(index, rows)
-    x, y = column * (width + space) + space // 2, row * (height + label) + label
-    canvas[y : y + sheet.shape[0], x : x + sheet.shape[1]] = sheet
-    name = f"{shorten(entry.name, width // 9)} (phase {entry.phase})"
-    axes.text(x, y - 5, name, fontsize=7, color=INK)
-  axes.imshow(canvas, interpolation="nearest")
-  header = ["index", "class", "phase", "images", "shown"]
-  rows_ = [[c.index, c.name, c.phase, c.count, len(c.images)] for c in classes]
-  total = sum(c.count for c in classes)
-  finding = f"{total} exemplars of {len(classes)} classes."
-  yield Drawing("memory", figure, header, rows_, finding, exact=True)
 
 
 def reduced(height: int, width: int) -> tuple[int, int]:
@@ -165,81 +195,80 @@ def resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:
   return np.asarray(resized, np.uint8).reshape(-1, height, width, 3)
 
 
-_GAINS = (100, 50, 20, 10, 5, 2, 1)
-_GREY = 128
+class _Place(NamedTuple):
+  """Something on a sheet: words or RGBA pixels, and where they are."""
+
+  x: float
+  y: float
+  what: str | np.ndarray
+  look: Mapping[str, Any] = MappingProxyType({})
 
 
-class Change(NamedTuple):
-  """Some exemplars of a phase before and after a stage.
-
-  Attributes:
-    phase: the phase.
-    labels: their classes, in the learned order.
-    before: uint8 images [n, h, w, c] as the stage found them.
-    after: the same as the stage left them.
-  """
-
-  phase: int
-  labels: np.ndarray
-  before: np.ndarray
-  after: np.ndarray
-
-
-def load(run: Run, stage: str) -> list[Change]:
-  """What the first seed saved of a stage, phase by phase."""
-  found = []
-  for phase in range(len(run.results["classes_per_phase"])):
-    arrays = run.arrays(run.results["seeds"][0], phase, f"changed/{stage}/")
-    names = [f"changed/{stage}/{n}" for n in ("labels", "before", "after")]
-    if all(name in arrays and len(arrays[name]) for name in names):
-      found.append(Change(phase, *(arrays[name] for name in names)))
-  return found
+def _sheet(width: int, height: int, places: Iterable[_Place]) -> Figure:
+  """A figure of images, pixel by pixel, with words between them."""
+  canvas = np.zeros((height, width, 4), np.uint8)
+  # At 200 dots per inch a pixel becomes 2 by 2: for sheets that stay small.
+  size = width / 100, height / 100
+  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
+  axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+  axes.set_axis_off()
+  for x, y, what, look in places:
+    if isinstance(what, str):
+      axes.text(x, y, what, color=INK, **look)
+    else:
+      canvas[int(y) :, int(x) :][: len(what), : what.shape[1]] = what
+  axes.imshow(canvas, interpolation="nearest")
+  return figure
 
 
-def amplification(changes: Sequence[Change]) -> int:
-  """The factor that makes changes visible, the same for all phases.
-
-  It fits 99 of 100 pixels into the range of an image; the rest is cut off.
-  """
-  moved = np.concatenate(
-    [np.abs(_signed(c.before, c.after)).ravel() for c in changes]
+def memory_sheet(run: Run) -> Iterator[Drawing]:
+  """All classes of the memory on one sheet."""
+  classes = memory_images(run, _MAX_PIXELS)
+  if not classes or not any(len(c.images) for c in classes):
+    return
+  side = sides(*classes[0].images.shape[1:3])
+  sheets = [tile(resize(c.images, side)) for c in classes]
+  height = max(sheet.shape[0] for sheet in sheets)
+  width = max(max(sheet.shape[1] for sheet in sheets), 3 * _SIDE)
+  label, space = 22, 20  # Pixels above each sheet and between columns.
+  # About as wide as high, so that many classes stay readable.
+  area = len(sheets) * (height + label) * (width + space)
+  columns = int(np.clip(round(np.sqrt(area) / (width + space)), 1, 6))
+  rows = -(-len(sheets) // columns)
+  places = []
+  for index, (entry, sheet) in enumerate(zip(classes, sheets, strict=True)):
+    column, row = divmod(index, rows)
+    x, y = column * (width + space) + space // 2, row * (height + label) + label
+    name = f"{shorten(entry.name, width // 9)} (phase {entry.phase})"
+    places += [_Place(x, y, sheet), _Place(x, y - 5, name, {"fontsize": 7})]
+  size = columns * (width + space), rows * (height + label) + space
+  total = sum(c.count for c in classes)
+  yield Drawing(
+    "memory",
+    _sheet(*size, places),
+    ["index", "class", "phase", "images", "shown"],
+    [[c.index, c.name, c.phase, c.count, len(c.images)] for c in classes],
+    f"{total} exemplars of {len(classes)} classes.",
+    exact=True,
   )
-  most = np.percentile(moved, 99) or moved.max()
-  return next((g for g in _GAINS if most and g * most < _GREY), 1)
 
 
-def difference(before: np.ndarray, after: np.ndarray, gain: int) -> np.ndarray:
-  """after − before, times `gain`, around grey: grey means no change."""
-  shifted = _GREY + gain * _signed(before, after)
-  return np.clip(shifted, 0, 255).astype(np.uint8)
-
-
-def grids(run: Run) -> Iterator[Drawing]:
+def change_sheets(run: Run) -> Iterator[Drawing]:
   """One sheet per stage and phase: before, after, difference, by class."""
   for stage in MOVING:
-    changes = load(run, stage)
-    gain = amplification(changes) if changes else 1
-    for change in changes:
-      yield _sheet(run, stage, change, gain)
+    found = changes(run, stage)
+    for change in found:
+      yield _change_sheet(run, stage, change, amplification(found))
 
 
 def sheet_name(stage: str, phase: int) -> str:
   return f"exemplars_{MOVING[stage][0]}_{phase:02d}"
 
 
-def _signed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-  return after.astype(np.int32) - before.astype(np.int32)
-
-
-def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
+def _change_sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
   """A row per class; its exemplars beside each other, three pictures each."""
   height, width = sides(*change.before.shape[1:3])
-  shown = (
-    change.before,
-    change.after,
-    difference(change.before, change.after, gain),
-  )
-  shown = [resize(pictures, (height, width)) for pictures in shown]
+  kinds = [resize(images, (height, width)) for images in change.shown(gain)]
   classes = np.unique(change.labels)
   members = [np.flatnonzero(change.labels == label) for label in classes]
   group = 3 * (width + _GAP) + 3 * _GAP
@@ -250,36 +279,28 @@ def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
   scale = max((group * columns + 60) / 260, 1.0)
   left = round(scale * max(6.2 * max(map(len, names)) + 4, 56))
   top, step = round(14 * scale), height + 3 * _GAP
-  canvas = np.zeros(
-    (top + step * len(classes), left + group * columns, 4), np.uint8
-  )
-  size = canvas.shape[1] / 100, canvas.shape[0] / 100
-  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
-  axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-  axes.set_axis_off()
-  large, small = ({"fontsize": s * scale, "color": INK} for s in (7, 6))
-  axes.text(0, top - 4, f"phase {change.phase}", **large)
+  large, small = ({"fontsize": size * scale} for size in (7, 6))
+  places = [_Place(0, top - 4, f"phase {change.phase}", large)]
   for column in range(columns):
     for index, word in enumerate(("before", "after", f"×{gain}")):
       x = left + column * group + index * (width + _GAP) + width / 2
-      axes.text(x, top - 4, word, ha="center", **small)
+      places.append(_Place(x, top - 4, word, {"ha": "center", **small}))
   rows = []
   for row, (label, indices) in enumerate(zip(classes, members, strict=True)):
-    name, y = run.results["class_names"][label], top + row * step
-    axes.text(0, y + height / 2, names[label], va="center", **large)
+    y = top + row * step
+    look = {"va": "center", **large}
+    places.append(_Place(0, y + height / 2, names[label], look))
     for column, index in enumerate(indices):
-      for place, pictures in enumerate(shown):
-        x = left + column * group + place * (width + _GAP)
-        canvas[y : y + height, x : x + width, :3] = pictures[index]
-        canvas[y : y + height, x : x + width, 3] = 255
-      moved = np.abs(_signed(change.before[index], change.after[index]))
+      strip = tile(np.stack([images[index] for images in kinds]))
+      places.append(_Place(left + column * group, y, strip))
+      moved = change.moved[index]
       moves = float(moved.mean()), int(moved.max())
+      name = run.results["class_names"][label]
       rows.append([int(label), name, column, *moves, gain])
-  axes.imshow(canvas, interpolation="nearest")
   header = ["class_index", "class", "image", "mean_change", "max_change"]
   return Drawing(
     sheet_name(stage, change.phase),
-    figure,
+    _sheet(left + group * columns, top + step * len(classes), places),
     [*header, "amplification"],
     rows,
     extent(change),
@@ -287,116 +308,71 @@ def _sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
   )
 
 
-def extent(change: Change) -> str:
-  """How much the images of a sheet have changed, in words."""
-  moved = np.abs(_signed(change.before, change.after))
-  return (
-    f"Phase {change.phase}: pixels changed by {moved.mean():.2g} grey levels on "
-    f"average and by {moved.max()} at most."
-  )
-
-
-class Strip(NamedTuple):
-  """An image before and after, and the difference.
-
-  Attributes:
-    pixels: the three side by side, RGBA.
-    moved: grey levels by which pixels have changed, on average.
-  """
-
-  pixels: np.ndarray
-  moved: float
-
-
-def strips(change: Change, gain: int, most: int) -> dict[int, list[Strip]]:
-  """By class: a strip of each image.
+def _matrix(
+  values: np.ndarray,
+  norm: Normalize,
+  size: tuple[float, float],
+  numbers: tuple[Callable[[float], str], float, float] | None,
+  **bar: Any,
+) -> tuple[Figure, Axes]:
+  """Draws a matrix; returns the figure and its axes.
 
   Args:
-    change: some exemplars.
-    gain: amplifies the difference.
-    most: how many classes, evenly spaced.
+    values: in percent; NaN where there is none.
+    norm: the range of colours.
+    size: of the figure, in inches.
+    numbers: writes a value, the size of its letters, and above which value
+      they are white; None for no numbers.
+    **bar: keywords of the bar that explains the colours.
   """
-  kinds = [
-    resize(pictures, reduced(*pictures.shape[1:3]))
-    for pictures in (
-      change.before,
-      change.after,
-      difference(change.before, change.after, gain),
-    )
-  ]
-  moved = np.abs(_signed(change.before, change.after)).mean((1, 2, 3))
-  return {
-    label: [
-      Strip(
-        tile(np.stack([kind[index] for kind in kinds]), gap=1),
-        float(moved[index]),
-      )
-      for index in np.flatnonzero(change.labels == label)
-    ]
-    for label in evenly(np.unique(change.labels).tolist(), most)
-  }
-
-
-def evenly(items: Sequence, most: int) -> list:
-  """At most so many of the items, from the first to the last."""
-  places = np.linspace(0, len(items) - 1, min(len(items), most))
-  return [items[i] for i in places.round().astype(int)]
-
-
-_CMAP = "Blues"
+  figure = Figure(figsize=size, layout="constrained")
+  axes = figure.subplots()
+  image = axes.imshow(values, cmap="Blues", norm=norm, interpolation="nearest")
+  if numbers:
+    text, font, dark = numbers
+    for (row, column), value in np.ndenumerate(values):
+      look: Any = {"fontsize": font, "color": "white" if value > dark else INK}
+      axes.text(column, row, text(value), ha="center", va="center", **look)
+  axes.grid(False)
+  axes.tick_params(length=0)
+  figure.colorbar(image, ax=axes, shrink=0.8, **bar)
+  return figure, axes
 
 
 def accuracy_matrices(run: Run) -> Iterator[Drawing]:
   """Row: after a phase. Column: the classes that a phase brought."""
-  phases = len(run.results["classes_per_phase"])
+  groups = run.results["classes_per_phase"]
+  phases = len(groups)
   for name in readouts(run.results):
     matrix = np.full((phases, phases), np.nan)
     for row in range(phases):
-      groups = [r["phases"][row]["by_group"][name] for r in run.results["runs"]]
-      matrix[row, : row + 1] = 100 * np.mean(np.array(groups, float), axis=0)
-    yield _accuracy_matrix(run, name, matrix)
-
-
-def _accuracy_matrix(run: Run, readout: str, matrix: np.ndarray) -> Drawing:
-  phases = len(matrix)
-  figure = Figure(figsize=(4.8, 3.9), layout="constrained")
-  axes = figure.subplots()
-  low = min(10 * np.floor(np.nanmin(matrix) / 10), 90.0)
-  image = axes.imshow(matrix, cmap=_CMAP, vmin=low, vmax=100)
-  if phases <= 12:
-    digits = 1 if phases <= 7 else 0
-    for row, column in np.ndindex(matrix.shape):
-      value = matrix[row, column]
-      axes.text(
-        column,
-        row,
-        "" if np.isnan(value) else f"{value:.{digits}f}",
-        ha="center",
-        va="center",
-        fontsize=9 if phases <= 7 else 8,
-        color="white" if value > low + 0.6 * (100 - low) else INK,
-      )
-  every = 1 + phases // 16
-  ticks = range(0, phases, every)
-  axes.set_xticks(ticks, [str(t) for t in ticks])
-  axes.set_yticks(ticks, [str(t) for t in ticks])
-  axes.set_xlabel("classes that came in phase")
-  axes.set_ylabel("after phase")
-  axes.set_title(f"read-out {readout}")
-  axes.grid(False)
-  axes.spines[:].set_visible(False)
-  axes.tick_params(length=0)
-  figure.colorbar(image, ax=axes, shrink=0.8, label="accuracy (%)")
-  header = ["after_phase", "classes_of_phase", "classes", "accuracy_percent"]
-  groups = run.results["classes_per_phase"]
-  rows = [
-    [row, column, groups[column], float(matrix[row, column])]
-    for row, column in zip(*np.tril_indices(phases), strict=True)
-    if not np.isnan(matrix[row, column])
-  ]
-  return Drawing(
-    f"accuracy_matrix_{readout}", figure, header, rows, _losses(readout, matrix)
-  )
+      seeds = [r["phases"][row]["by_group"][name] for r in run.results["runs"]]
+      matrix[row, : row + 1] = 100 * np.mean(np.array(seeds, float), axis=0)
+    low = min(10 * np.floor(np.nanmin(matrix) / 10), 90.0)
+    digits, font = (1, 9) if phases <= 7 else (0, 8)
+    text = lambda value, n=digits: "" if np.isnan(value) else f"{value:.{n}f}"
+    figure, axes = _matrix(
+      matrix,
+      Normalize(low, 100),
+      (4.8, 3.9),
+      (text, font, low + 0.6 * (100 - low)) if phases <= 12 else None,
+      label="accuracy (%)",
+    )
+    ticks = range(0, phases, 1 + phases // 16)
+    axes.set_xticks(ticks, list(map(str, ticks)))
+    axes.set_yticks(ticks, list(map(str, ticks)))
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("classes that came in phase")
+    axes.set_ylabel("after phase")
+    axes.set_title(f"read-out {name}")
+    header = ["after_phase", "classes_of_phase", "classes", "accuracy_percent"]
+    rows = [
+      [row, column, groups[column], float(matrix[row, column])]
+      for row, column in zip(*np.tril_indices(phases), strict=True)
+      if not np.isnan(matrix[row, column])
+    ]
+    finding = _losses(name, matrix)
+    yield Drawing(f"accuracy_matrix_{name}", figure, header, rows, finding)
 
 
 def _losses(readout: str, matrix: np.ndarray) -> str:
@@ -428,13 +404,16 @@ def confusion_matrices(run: Run) -> Iterator[Drawing]:
 def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
   n = len(counts)
   names = run.results["class_names"][:n]
-  totals = counts.sum(axis=1, keepdims=True)
-  shares = 100 * counts / np.maximum(totals, 1)
-  figure = Figure(figsize=(5.2, 4.6), layout="constrained")
-  axes = figure.subplots()
-  # The square root brings out the rare confusions beside the diagonal.
-  norm = PowerNorm(0.5, vmin=0, vmax=100)
-  image = axes.imshow(shares, cmap=_CMAP, norm=norm, interpolation="nearest")
+  shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+  figure, axes = _matrix(
+    shares,
+    # The square root brings out the rare confusions beside the diagonal.
+    PowerNorm(0.5, vmin=0, vmax=100),
+    (5.2, 4.6),
+    (lambda value: f"{value:.0f}" if value else "", 8, 40) if n <= 12 else None,
+    label="share of the true class (%)",
+    ticks=[0, 1, 5, 20, 50, 100],
+  )
   borders = np.cumsum(run.results["classes_per_phase"])
   thin = {"linewidth": 0.7 if n <= 25 else 0.5, "alpha": 0.5}
   for border in borders[borders < n]:
@@ -455,34 +434,15 @@ def _confusion_matrix(run: Run, readout: str, counts: np.ndarray) -> Drawing:
     axes.set_xticks(middles[ticks], [str(t) for t in ticks])
     axes.set_yticks(middles[ticks], [str(t) for t in ticks])
     kind = "class, by the phase it came in"
-  if n <= 12:
-    for row, column in zip(*np.nonzero(counts), strict=True):
-      value = shares[row, column]
-      axes.text(
-        column,
-        row,
-        f"{value:.0f}",
-        ha="center",
-        va="center",
-        fontsize=8,
-        color="white" if value > 40 else INK,
-      )
   axes.set_xlabel(f"predicted {kind}")
   axes.set_ylabel(f"true {kind}")
   axes.set_title(f"read-out {readout}")
-  axes.grid(False)
-  axes.tick_params(length=0)
-  figure.colorbar(
-    image,
-    ax=axes,
-    shrink=0.8,
-    label="share of the true class (%)",
-    ticks=[0, 1, 5, 20, 50, 100],
-  )
-  header = ["true_index", "true_class", *names]
-  rows = [[i, names[i], *map(int, counts[i])] for i in range(n)]
   return Drawing(
-    f"confusion_{readout}", figure, header, rows, _errors(names, shares)
+    f"confusion_{readout}",
+    figure,
+    ["true_index", "true_class", *names],
+    [[i, names[i], *map(int, counts[i])] for i in range(n)],
+    _errors(names, shares),
   )
 
 

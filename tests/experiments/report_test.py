@@ -3,12 +3,12 @@
 import pytest
 from support import command, report_fixture
 
-from mnemonics_jax.report import figures
+from mnemonics_jax.report import page
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-  monkeypatch.setattr(figures, "DRAWERS", ())  # They take seconds.
+  monkeypatch.setattr(page, "DRAWERS", ())  # They take seconds.
   report_fixture.write(tmp_path / "run", groups=(1, 1), seeds=(0,))
   return tmp_path
 

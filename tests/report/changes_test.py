@@ -10,7 +10,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import figures, lines, pictures
+from mnemonics_jax.report import lines, page, pictures
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -46,7 +46,7 @@ def test_amplification_fits_the_range(moves, gain):
 
 
 def test_sheets_show_before_after_and_the_change(workdir):
-  drawings = {d.name: d for d in pictures.grids(load_run(workdir))}
+  drawings = {d.name: d for d in pictures.change_sheets(load_run(workdir))}
   assert list(drawings) == [
     *(f"exemplars_learned_0{phase}" for phase in range(3)),
     *(f"exemplars_adjusted_0{phase}" for phase in (1, 2)),
@@ -121,8 +121,8 @@ def test_an_adjustment_of_three_parts_is_drawn_in_three(workdir):
 @pytest.fixture
 def few_figures(monkeypatch):
   """Draws nothing else, to save time."""
-  mine = lines.exemplar_distances, pictures.grids
-  monkeypatch.setattr(figures, "DRAWERS", mine)
+  mine = lines.exemplar_distances, pictures.change_sheets
+  monkeypatch.setattr(page, "DRAWERS", mine)
 
 
 def test_page_shows_them_with_their_numbers(workdir, few_figures):
@@ -157,6 +157,6 @@ def test_nothing_is_shown_of_runs_that_kept_nothing(tmp_path, few_figures):
     phase["diagnostics"] = {"exemplars": {"mean_change": 1.0}}
   (path / "results.json").write_text(json.dumps(results))
   run = load_run(path)
-  assert not [*pictures.grids(run), *lines.exemplar_distances(run)]
+  assert not [*pictures.change_sheets(run), *lines.exemplar_distances(run)]
   text = report.build([path]).read_text(encoding="utf-8")
   assert "Learning exemplars" not in text

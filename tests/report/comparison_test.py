@@ -1,15 +1,12 @@
 """Comparisons: curves, the upper bound, seeds that were run apart, moments."""
 
 import dataclasses
-import json
-import re
 
 from matplotlib.colors import to_hex
 import pytest
 from support import report_fixture
 
-from mnemonics_jax import report
-from mnemonics_jax.report import figures, group, lines, markup, story, tables
+from mnemonics_jax.report import group, lines, story, tables
 from mnemonics_jax.report.group import labels
 from mnemonics_jax.runs.finished import load_run
 
@@ -115,31 +112,6 @@ def test_other_runs_stay_apart(tmp_path):
   assert group.merge_seeds(runs) == runs
 
 
-@pytest.fixture
-def few_figures(monkeypatch):
-  """Draws no figures of single runs but this, to save time."""
-  monkeypatch.setattr(figures, "DRAWERS", (lines.moment_curves,))
-
-
-def test_page_counts_merged_seeds(tmp_path, few_figures):
-  paths = [
-    report_fixture.write(tmp_path / f"{kind}{seed}", exemplars=kind, **options)
-    for kind, more in (("herding", 0.0), ("mnemonics", 0.04))
-    for seed in (0, 1)
-    for options in [dict(seeds=(seed,), offset=more)]
-  ]
-  text = report.build(paths).read_text(encoding="utf-8")
-  assert "mnemonics has the highest average accuracy, 83.0\u00a0%" in text
-  assert "+4.00 ± 0.00" in text
-  # Each run still has a page of its own.
-  pages = re.findall('<li><a href="(.*?)">', text)
-  others = [f"../{path.name}/report.html" for path in paths[1:]]
-  assert pages == ["report.html", *others]
-  assert all((paths[0] / page).exists() for page in pages)
-  both = report.build(paths[:2], tmp_path / "seeds.html")
-  assert "differ in their seeds only" in both.read_text(encoding="utf-8")
-
-
 def test_the_upper_bound_is_no_competitor(tmp_path):
   runs = [
     make(tmp_path, "a"),
@@ -164,10 +136,9 @@ def test_no_winner_without_several_seeds_in_common(tmp_path):
   )
   compared = [one, make(tmp_path, "b", seeds=(0,), **better)]
   assert story.compare(names, compared) == none
-  # Nor in the tables: nothing there has a colour.
+  # Nor in the tables: without interval, a difference has no colour there.
   table = tables.comparison_table(names, [r.results for r in compared], "head")
   assert table.rows[1][4] == "+30.00"
-  assert "up" not in re.findall('class="(.*?)"', markup.table(table))
   text = story.compare(names, [one, make(tmp_path, "c", seeds=(1,), **better)])
   assert text.startswith("No winner can be named: that takes several seeds")
 
@@ -213,19 +184,7 @@ def test_moments_side_by_side(tmp_path):
   assert new.lines[0].get_ydata()[1] == pytest.approx(84)
 
 
-def test_moments_without_a_fine_tune_are_one(tmp_path, few_figures):
+def test_moments_without_a_fine_tune_are_one(tmp_path):
   run = make(tmp_path, "run", finetune=False)
   (drawing,) = lines.moment_curves(run)
   assert {row["moment"] for row in table(drawing)} == {"after"}
-  text = report.build([run.path]).read_text(encoding="utf-8")
-  assert "Old and new classes</h2>" in text
-
-
-def test_moments_are_left_out_where_none_were_taken(tmp_path, few_figures):
-  path = report_fixture.write(tmp_path / "run", seeds=(0,))
-  results = json.loads((path / "results.json").read_text())
-  for phase in results["runs"][0]["phases"]:
-    del phase["moments"]
-  (path / "results.json").write_text(json.dumps(results))
-  text = report.build([path]).read_text(encoding="utf-8")
-  assert "Old and new classes" not in text and "Fine-tune" not in text

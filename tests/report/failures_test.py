@@ -1,14 +1,13 @@
 """A run that has failed at some classes says so, and what helps."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import figures, story
+from mnemonics_jax.report import story
 from mnemonics_jax.runs.finished import load_run
 
 
@@ -149,16 +148,3 @@ def test_where_nothing_is_to_be_forgotten_nothing_is_advised(made):
   joint = made(0.1, method="joint")
   assert report.warning(joint) == story.failure(joint) != ""
   assert report.warning(made(0.1, groups=(5,))) == ""
-
-
-def test_the_page_tells_it(made, monkeypatch):
-  monkeypatch.setattr(figures, "DRAWERS", ())
-  text = report.build([made(0.1).path]).read_text(encoding="utf-8")
-  assert re.search(
-    '<p class="lead">In the end .* of all 5 classes. The first three classes are'
-    " hardly recognised: .* at the end.</p>",
-    text,
-  )
-  assert '<p class="warning">What may help: <code>finetune=head</code>' in text
-  text = report.build([made(0.8).path]).read_text(encoding="utf-8")
-  assert "hardly recognised" not in text and 'class="warning"' not in text

@@ -2,22 +2,14 @@
 
 import dataclasses
 
-import pytest
 from support import report_fixture
 
-from mnemonics_jax import report
-from mnemonics_jax.report import figures, group, story, tables
+from mnemonics_jax.report import group, story, tables
 from mnemonics_jax.runs.finished import load_run
 
 
 def make(root, name, **options):
   return load_run(report_fixture.write(root / name, **options))
-
-
-@pytest.fixture
-def few_figures(monkeypatch):
-  """Draws no figures of single runs, to save time."""
-  monkeypatch.setattr(figures, "DRAWERS", ())
 
 
 def test_runs_on_other_data_are_apart(tmp_path):
@@ -46,27 +38,6 @@ def test_runs_on_other_data_are_apart(tmp_path):
   assert [g.title for g in found] == ["digits, 6 classes", "digits, 5 classes"]
   found = group.by_data([one, turned])
   assert found[1].title == "digits, 5 classes: e, d, c and two more"
-
-
-def test_the_page_never_compares_other_data(tmp_path, few_figures):
-  names = list("abcde")
-  paths = [
-    report_fixture.write(tmp_path / "one"),
-    report_fixture.write(tmp_path / "two", exemplars="mnemonics", offset=0.02),
-    report_fixture.write(tmp_path / "other", names=names, offset=0.05),
-  ]
-  text = report.build(paths).read_text(encoding="utf-8")
-  assert "do not learn the same data" in text
-  first, second = text.split('<h2 class="group">')[1:]
-  assert "mnemonics has the highest average accuracy, 81.0\u00a0%" in first
-  assert "84.0" not in first and "of a, b, c" not in first
-  assert "has the highest" not in second and "<table>" not in second
-  assert 'href="../other/report.html"' in second
-  drawn = {path.name for path in (paths[0] / "figures").glob("comparison*")}
-  assert drawn == {
-    *("comparison_head_1.png", "comparison_head_1.csv"),
-    *("comparison_nme_1.png", "comparison_nme_1.csv"),
-  }
 
 
 def test_runs_in_other_phases_are_compared_point_by_point(tmp_path):

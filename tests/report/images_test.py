@@ -63,4 +63,4 @@ def test_a_run_without_arrays_has_no_memory_to_show(tmp_path):
   for file in path.glob("seed_*/*.npz"):
     file.unlink()
   run = load_run(path)
-  assert pictures.memory_images(run) == [] == list(pictures.memory_grid(run))
+  assert pictures.memory_images(run) == [] == list(pictures.memory_sheet(run))

@@ -2,14 +2,12 @@
 
 import json
 import math
-import re
 
 import pytest
 from support import report_fixture
 
 from mnemonics_jax import report
-from mnemonics_jax.report import markup, tables
-from mnemonics_jax.report.tables import Table
+from mnemonics_jax.report import tables
 
 
 @pytest.fixture
@@ -112,21 +110,6 @@ def test_comparison_pairs_seeds(results):
   assert mean == pytest.approx(0.07)
   other["runs"][0]["seed"] = 7
   assert tables.paired_difference(other, results, "head") is None
-
-
-def test_only_a_difference_that_is_sure_has_a_colour():
-  cells = ["+2.00 ± 1.99", "−2.00 ± 1.99", "+2.00 ± 2.00", "−0.10 ± 0.20"]
-  text = markup.table(
-    Table(["run", "sure", "sure", "no", "no", "one"], [["a", *cells, "+9.00"]])
-  )
-  found = re.findall("<td(.*?)>(.*?)</td>", text)
-  assert found == [
-    (' class="up"', cells[0]),
-    (' class="down"', cells[1]),
-    ("", cells[2]),
-    ("", cells[3]),
-    ("", "+9.00"),  # Of one seed nothing is sure.
-  ]
 
 
 def test_negative_numbers_have_a_minus_sign():
