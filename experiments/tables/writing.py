@@ -19,7 +19,7 @@ from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
 from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import environment, layout, lock
+from mnemonics_jax.runs import environment, layout
 from mnemonics_jax.runs.schema import Each, Maybe
 
 
@@ -106,7 +106,7 @@ def write_table(
   path = path_of(request, ".json")
   path.parent.mkdir(parents=True, exist_ok=True)
   # What another command adds between reading and writing would be lost.
-  with lock.waiting(path.with_suffix(".lock")):
+  with files.locked(path.with_suffix(".lock"), wait=True):
     written = _read(path)
     cells = _merge(request, cells, data, lacking)
     commands = [*written.get("commands", ()), environment.command()]
