@@ -9,7 +9,7 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import allocation
+from experiments import launch
 from mnemonics_jax import phase
 from mnemonics_jax.methods import Classes, LwF
 from mnemonics_jax.nn import layers, networks, transfer
@@ -133,7 +133,7 @@ def train_steps(
   sum of their losses.
   """
   if keep_memory:
-    allocation.keep_freed_memory()
+    launch.keep_freed_memory()
   jax.config.update("jax_num_cpu_devices", devices)
   with mesh.use(devices):
     ours = Steps(path, network, kind)

@@ -9,7 +9,7 @@ pixels, a few pictures of each class, which differ from file to file in a commen
 alone. A run sees them at 48×48, and few of them for some epochs: some blocks of
 images are always in memory, and the smaller folder has to fill as many.
 
-A command keeps the memory that it frees (`experiments/allocation.py`), and how much
+A command keeps the memory that it frees (`experiments/launch.py`), and how much
 that is depends on chance. With MALLOC_TRIM_THRESHOLD_=131072 in the environment it
 does not, and peaks are what is needed.
 """

@@ -10,22 +10,23 @@ $XDG_CACHE_HOME/mnemonics_jax. Runs and their results are not here.
 from pathlib import Path
 import shutil
 
-from absl import flags
+from absl.flags import DEFINE_bool, FlagValues
 
 from experiments import command
-from mnemonics_jax.data import cache
+from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
 
-_CLEAR = flags.DEFINE_bool("clear", False, "Remove it.")
+FLAGS = FlagValues()
+DEFINE_bool("clear", False, "Remove it.", flag_values=FLAGS)
 
 
-def main(_) -> None:
-  root = cache.default_directory()
+def main() -> None:
+  root = files.user_cache()
   entries = sorted(root.iterdir()) if root.is_dir() else []
   print(f"{root}: {_megabytes(sum(map(_size, entries)))}")
   for entry in entries:
     print(f"  {entry.name:40} {_megabytes(_size(entry)):>10}")
-  if _CLEAR.value and entries:
+  if FLAGS.clear and entries:
     try:
       shutil.rmtree(root)
     except OSError as error:
@@ -36,8 +37,8 @@ def main(_) -> None:
 
 
 def _size(path: Path) -> int:
-  files = [path] if path.is_file() else path.rglob("*")
-  return sum(file.stat().st_size for file in files if file.is_file())
+  inside = [path] if path.is_file() else path.rglob("*")
+  return sum(file.stat().st_size for file in inside if file.is_file())
 
 
 def _megabytes(size: int) -> str:
@@ -45,4 +46,5 @@ def _megabytes(size: int) -> str:
 
 
 if __name__ == "__main__":
-  command.run(main)
+  with command.session(__doc__, FLAGS):
+    main()

@@ -8,23 +8,10 @@ paper's ResNet-32 and 160 epochs a phase, for an accelerator; --preset=fast is
 the same network with 40 epochs at first and 10 in later phases.
 """
 
-import functools
+from experiments import command, flags, running
 
-from absl import flags
-
-from experiments import command, datasets, options
-from mnemonics_jax.settings import presets
-
-flags.adopt_module_key_flags(options)
-flags.declare_key_flag("data_dir")
-flags.declare_key_flag("download")
-
-preset_values = functools.partial(presets.values, "cifar100")
-
-
-def main(_) -> None:
-  datasets.learn("cifar100")
-
+FLAGS = flags.of_run("cifar100")
 
 if __name__ == "__main__":
-  command.run(main, preset_values=preset_values)
+  with command.session(__doc__, FLAGS, presets_of="cifar100"):
+    running.learn("cifar100", FLAGS)

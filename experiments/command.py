@@ -1,65 +1,65 @@
 """How a command begins and ends: a user's mistake is one sentence, not a trace."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
 import contextlib
 import errno
+import faulthandler
 import logging
 import os
-import re
 import signal
 import sys
+import threading
 
-from absl import app, flags
+from absl.flags import FlagValues
 
-from experiments import help as help_lib
+from experiments import flags as flags_lib
 from mnemonics_jax.errors import DISK_TROUBLE, UserError, remedy
 from mnemonics_jax.report import WorkdirError
 from mnemonics_jax.runs.signals import Stopped
 
-FLAGS = flags.FLAGS
+_MISTAKES = (UserError, WorkdirError)
+_MISTAKE, _INTERRUPTED, _BROKEN_PIPE, _TERMINATED = 2, 130, 141, 143
 
 
-def run(
-  main: Callable[[Sequence[str]], None],
+@contextlib.contextmanager
+def session(
+  doc: str | None,
+  flags: FlagValues,
   *,
   arguments: bool = False,
-  preset_values: help_lib.PresetValues | None = None,
-) -> None:
-  """Runs `main` as a command; a user's mistake is one sentence and exit 2.
+  presets_of: str | None = None,
+  instead: Mapping[str, str] | None = None,
+) -> Iterator[list[str]]:
+  """A command: parses its flags, and ends it with a sentence and an exit code.
 
   Args:
-    main: called with the command line that is left after the flags.
-    arguments: whether `main` takes arguments that are not flags.
-    preset_values: what a preset says beside flags that are given, for its help.
+    doc: what the command says of itself.
+    flags: of the command; they get what the command line says.
+    arguments: whether the command takes arguments that are not flags. It gets them.
+    presets_of: the data set whose presets `--help` shows.
+    instead: what to do instead, by flags of others that this command lacks.
   """
-
   _open_closed_streams()
-
-  def parse(argv):
-    if help_lib.asked(argv[1:]):
-      _help(argv, preset_values)
+  with contextlib.suppress(OSError, ValueError):  # Where stderr is no file.
+    faulthandler.enable()
+  # They tell what they found and where they write; nobody asked.
+  for library in ("absl", "jax", "matplotlib", "openTSNE"):
+    logging.getLogger(library).setLevel(logging.WARNING)
+  with _terminable():
     try:
-      rest = FLAGS(argv)
-    except (flags.Error, ValueError) as error:
-      _refuse(_explain(error))
-    for name in FLAGS:
-      if FLAGS[name].present and FLAGS[name].value == "":
-        _refuse(f"--{name} is empty; give it a value or leave it out.")
-    return rest
-
-  def guarded(argv):
-    # They tell what they found and where they write; nobody asked. absl, the
-    # voice of the checkpoints, is set to tell by app.run.
-    for library in ("absl", "jax", "matplotlib", "openTSNE"):
-      logging.getLogger(library).setLevel(logging.WARNING)
-    try:
-      if len(argv) > 1 and not arguments:
+      if flags_lib.asks_for_help(sys.argv[1:]):
+        text = flags_lib.help_text(doc or "", flags, sys.argv, presets_of)
+        print(text, end="", flush=True)
+        sys.exit(0)
+      rest = flags_lib.parse(flags, sys.argv, instead)
+      if rest and not arguments:
         raise UserError(
-          argv[1], f"{argv[1]!r} is not a flag", "flags look like --phases=5"
+          rest[0], f"{rest[0]!r} is not a flag", "flags look like --phases=5"
         )
-      main(argv)
+      yield rest
+      sys.stdout.flush()
     except _MISTAKES as error:
-      _refuse(in_flags(str(error)))
+      _refuse(flags_lib.in_flags(str(error), flags))
     except Stopped as stopped:
       print(stopped, file=sys.stderr)
       sys.exit(stopped.code)
@@ -69,20 +69,36 @@ def run(
     except OSError as error:
       _end_for(error)
 
-  # Where no run listens, such as in the middle of its report.
-  before = signal.signal(signal.SIGTERM, _terminate)
-  try:
-    app.run(guarded, flags_parser=parse)
-  finally:
-    signal.signal(signal.SIGTERM, before)
-
 
 class _Terminated(KeyboardInterrupt):
   """Ctrl-C, from a program."""
 
 
-def _terminate(*_):
-  raise _Terminated
+@contextlib.contextmanager
+def _terminable():
+  """Ends what runs at Ctrl-C and SIGTERM, where no run listens to them itself."""
+  hook = sys.unraisablehook
+
+  def terminate(*_):
+    raise _Terminated
+
+  def again(dropped):
+    """Repeats a signal whose exception Python drops, such as in a destructor."""
+    if not isinstance(dropped.exc_value, KeyboardInterrupt):
+      return hook(dropped)
+    ended = isinstance(dropped.exc_value, _Terminated)
+    number = signal.SIGTERM if ended else signal.SIGINT
+    # Once the destructor has returned.
+    where = threading.main_thread().ident, number
+    threading.Timer(0.01, signal.pthread_kill, where).start()
+
+  before = signal.signal(signal.SIGTERM, terminate)
+  sys.unraisablehook = again
+  try:
+    yield
+  finally:
+    sys.unraisablehook = hook
+    signal.signal(signal.SIGTERM, before)
 
 
 def _open_closed_streams():
@@ -99,43 +115,6 @@ def _open_closed_streams():
     if getattr(sys, name) is None:  # As Python has found it.
       mode = "w" if number else "r"
       setattr(sys, name, os.fdopen(number, mode, closefd=False))
-
-
-def check_flags(module: str, others: str) -> None:
-  """Refuses flags that were given but are not this command's.
-
-  Args:
-    module: `__name__` of the command.
-    others: where these settings come from instead, for the message.
-  """
-  own = {
-    flag.name for flag in FLAGS.get_key_flags_for_module(sys.modules[module])
-  }
-  for name in sorted(set(FLAGS) - own):
-    home = str(FLAGS.find_module_defining_flag(name))
-    if FLAGS[name].present and home.startswith("experiments"):
-      raise UserError(
-        name, f"`{name}` has no effect here", f"leave it out: {others}"
-      )
-
-
-def _help(argv, preset_values):
-  """Prints the help of this command and ends it."""
-  rest = [one for one in argv if not help_lib.asked([one])]
-  with contextlib.suppress(flags.Error, ValueError):
-    FLAGS(rest, known_only=True)  # Presets depend on them.
-  FLAGS.mark_as_parsed()
-  main = sys.modules["__main__"]
-  shown = FLAGS.get_key_flags_for_module(sys.argv[0])
-  try:
-    print(
-      help_lib.text(main.__doc__ or "", shown, preset_values),
-      end="",
-      flush=True,
-    )
-  except OSError as error:
-    _end_for(error)
-  sys.exit(0)
 
 
 def _end_for(error: OSError):
@@ -155,35 +134,6 @@ def _end_for(error: OSError):
   )
 
 
-_MISTAKES = (UserError, WorkdirError)
-_MISTAKE, _INTERRUPTED, _BROKEN_PIPE, _TERMINATED = 2, 130, 141, 143
-
-
-# Settings of the library whose flag has another name.
-_FLAG_OF = {
-  "data_dir": "data",
-  "every": "checkpoint_every",
-  "network": "net",
-}
-
-
-def in_flags(message: str) -> str:
-  """The message as the command line says it: `memory=total:5` is a flag there.
-
-  What stands in backticks and is no flag stays as it is.
-  """
-  return re.sub(r"`([a-z_]+)(=[^`]*)?`", _as_flag, message)
-
-
-def _as_flag(found: re.Match[str]) -> str:
-  name, value = found[1], found[2] or ""
-  other = _FLAG_OF.get(name, name)
-  # Where there is a flag of either name, the one that was given is meant.
-  if other in FLAGS and (name not in FLAGS or FLAGS[other].present):
-    name = other
-  return f"--{name}{value}" if name in FLAGS else found[0]
-
-
 def exit_code(error: BaseException) -> int:
   """How a command ends that this error has reached."""
   if isinstance(error, _MISTAKES):
@@ -191,22 +141,6 @@ def exit_code(error: BaseException) -> int:
   if isinstance(error, _Terminated):
     return _TERMINATED
   return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-
-
-def _explain(error):
-  """absl's complaint with the remedy for this kind of flag."""
-  found = re.match(r"flag --(\w+)=(.*?): ", str(error), re.DOTALL)
-  if found is None:
-    text = re.sub(r"Did you mean: (.*?) \?", r"Did you mean \1?", str(error))
-    return f"{text} --help lists all flags."
-  name, value = found.groups()
-  choices = getattr(FLAGS[name].parser, "enum_values", ())
-  remedy = {
-    "bool": f"write --{name} or --no{name}",
-    "int": "give a whole number",
-    "float": "give a number",
-  }.get(FLAGS[name].flag_type(), f"choose one of {', '.join(choices)}")
-  return f"--{name}={value} cannot be used; {remedy}."
 
 
 def _refuse(message):

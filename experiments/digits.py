@@ -7,21 +7,10 @@
 digits are learned first, then the others one by one.
 """
 
-import functools
+from experiments import command, flags, running
 
-from absl import flags
-
-from experiments import command, datasets, options
-from mnemonics_jax.settings import presets
-
-flags.adopt_module_key_flags(options)
-
-preset_values = functools.partial(presets.values, "digits")
-
-
-def main(_) -> None:
-  datasets.learn("digits")
-
+FLAGS = flags.of_run("digits")
 
 if __name__ == "__main__":
-  command.run(main, preset_values=preset_values)
+  with command.session(__doc__, FLAGS, presets_of="digits"):
+    running.learn("digits", FLAGS)

@@ -15,31 +15,34 @@ Learner.load(DIR) and experiments.predict read it again.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from absl import flags
+from absl.flags import DEFINE_string, FlagValues
 
-from experiments import command, learned, workdirs
+from experiments import command, flags, names
 from mnemonics_jax.errors import UserError
 
-flags.adopt_module_key_flags(learned)
-_TO = flags.DEFINE_string("to", None, "The directory to write; new or empty.")
+FLAGS = FlagValues()
+names.define(FLAGS, "seed", "phase", "network")
+DEFINE_string(
+  "to", None, "The directory to write; new or empty.", flag_values=FLAGS
+)
 
 
-def main(argv: Sequence[str]) -> None:
-  run = learned.argument(argv, "python -m experiments.export RUN --to=DIR")
-  if len(argv) > 2:
+def main(arguments: Sequence[str]) -> None:
+  usage = "python -m experiments.export RUN --to=DIR"
+  run = names.run_directory(arguments, usage)
+  if len(arguments) > 1:
     raise UserError(
-      "run", f"{argv[2]!r} is not a flag", "name one RUN, and --to"
+      "run", f"{arguments[1]!r} is not a flag", "name one RUN, and --to"
     )
-  if not _TO.value:
+  if not FLAGS.to:
     raise UserError("to", "`to` is missing", "--to=DIR names a new directory")
-  to = Path(_TO.value).expanduser()
-  workdirs.check("to", to)
+  to = flags.path(FLAGS.to)
+  flags.check_directory("to", to)
   # Imported here so that a mistake in the flags is answered at once.
   from mnemonics_jax import runs
 
-  learner, known = learned.load(run)
+  learner, known = names.load(run, FLAGS)
   runs.export(learner, known, to)
   images, _ = known.exemplars
   print(
@@ -49,4 +52,5 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, arguments=True)
+  with command.session(__doc__, FLAGS, arguments=True) as given:
+    main(given)

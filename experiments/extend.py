@@ -21,95 +21,88 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from absl import flags
+from absl.flags import DEFINE_integer, FlagValues
 import numpy as np
 
-from experiments import class_names, command, folder, launch, learned, running
+from experiments import command, flags, launch, names, running
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import layout
+from mnemonics_jax.settings import Command, Settings
 
 if TYPE_CHECKING:
   from mnemonics_jax.data import Dataset
 
-FLAGS = flags.FLAGS
-_FLAGS = (
-  *("data", "workdir", "phases", "val_fraction", "strict", "class_names"),
-  *(
-    "network",
-    "checkpoint_every",
-    "keep",
-    "patience",
-    "tensorboard",
-    "devices",
-  ),
+# Of these a run makes use, a learner does not.
+_OF_RUNS = ("checkpoint_every", "keep", "patience", "tensorboard")
+
+FLAGS = FlagValues()
+flags.define(FLAGS, Settings, only=["data"])
+flags.define(
+  FLAGS, Command, defaults=True, only=["workdir", "devices", *_OF_RUNS]
 )
-for _name in _FLAGS:  # Those that `folder` has, too.
-  flags.declare_key_flag(_name)
-del folder
+flags.define_options(FLAGS, ["folder"], leave_out=["image_size"])
+names.define(FLAGS, "network", "class_names")
+DEFINE_integer(
+  "phases",
+  1,
+  "Number of phases; the new classes are spread evenly over them.",
+  flag_values=FLAGS,
+)
 
 USAGE = "python -m experiments.extend RUN --data=DIR --workdir=NEW"
 
 
-def main(argv: Sequence[str]) -> None:
-  run = learned.argument(argv, USAGE)
-  if len(argv) > 2:
-    raise UserError("run", f"{argv[2]!r} is not a flag", "name one RUN")
-  command.check_flags(__name__, "RUN has decided it")
+def main(arguments: Sequence[str]) -> None:
+  run = names.run_directory(arguments, USAGE)
+  if len(arguments) > 1:
+    raise UserError("run", f"{arguments[1]!r} is not a flag", "name one RUN")
   for name in ("data", "workdir"):
     if not FLAGS[name].value:
       raise UserError(name, f"`{name}` is missing", f"write {USAGE}")
-  teach = _extend if layout.config_path(run).exists() else _extend_learner
-  teach(run, running.directory("workdir", Path()), _phases())
-
-
-def _phases() -> int:
-  """--phases, by default one."""
-  given = FLAGS.phases or ["1"]
-  if len(given) != 1 or not given[0].isdecimal() or int(given[0]) < 1:
+  if FLAGS.phases < 1:
     raise UserError(
       "phases",
-      f"`phases={','.join(given)}` is not one whole number from 1",
+      f"`phases={FLAGS.phases}` is not a whole number from 1",
       "write `phases=2`",
     )
-  return int(given[0])
+  workdir = flags.path(FLAGS.workdir)
+  flags.check_directory("workdir", workdir)
+  teach = _extend if layout.config_path(run).exists() else _extend_learner
+  with launch.computing(FLAGS):
+    teach(run, workdir)
 
 
-@launch.computing()
-def _extend(run: Path, workdir: Path, phases: int) -> None:
+def _extend(run: Path, workdir: Path) -> None:
   """Loads, learns, prints the table and writes the report."""
   # Imported here so that a mistake in the flags is answered at once.
   from mnemonics_jax import runs
   from mnemonics_jax.runs import learners
 
   known = runs.load_run(run).results["class_names"]
-  network = learned.network()
+  network = names.network(FLAGS)
   config = learners.run_config(run, network)
   dataset = _load(config.network.image_shape, known)
-  with running.followed(f"Results go to {workdir}.") as hear:
+  opening = f"Results go to {workdir}."
+  with running.followed(opening, FLAGS, workdir) as hear:
     results = runs.extend(
       run,
       dataset,
       workdir,
-      phases=phases,
+      phases=FLAGS.phases,
       network=network,
       about={
         "extended_from": FLAGS.data,
         "extended_val_fraction": _val_fraction(),
       },
-      saving=running.saving_policy(),
+      saving=running.saving_policy(FLAGS),
       tensorboard=FLAGS.tensorboard,
       advice=running.CONTINUE,
       report=hear,
     )
-  running.show(results, workdir)
+  running.show(results, workdir, FLAGS)
 
 
-# Of these a run makes use.
-_OF_RUNS = ("checkpoint_every", "keep", "patience", "tensorboard")
-
-
-@launch.computing()
-def _extend_learner(path: Path, workdir: Path, phases: int) -> None:
+def _extend_learner(path: Path, workdir: Path) -> None:
   """Loads, learns phase by phase, saves after each."""
   for name in _OF_RUNS:
     if FLAGS[name].present:
@@ -124,16 +117,16 @@ def _extend_learner(path: Path, workdir: Path, phases: int) -> None:
       raise UserError(
         "workdir", f"`workdir={workdir}` exists", "choose a new directory"
       )
-    _teach(path, workdir, phases)
+    _teach(path, workdir)
 
 
-def _teach(path, workdir, phases):
+def _teach(path, workdir):
   """Teaches the learner in `path`, and saves it to `workdir` after each phase."""
   from mnemonics_jax import protocol
   from mnemonics_jax.data.stream import Extension, StreamShape
   from mnemonics_jax.runs import extending
 
-  learner, known = learned.load(path)
+  learner, known = names.load(path, FLAGS)
   shape = tuple(known.network.image_shape)
   before = [str(name) for name in known.names]
   sizes = (0,) * len(before)  # Which do not matter to what follows.
@@ -141,18 +134,18 @@ def _teach(path, workdir, phases):
     _load(shape, before),
     before,
     StreamShape(sizes, known.phases, image_shape=shape),
-    phases,
+    FLAGS.phases,
   )
   for note in extending.untested(stream):
     print(f"Note: {note}")
-  names = np.array([*known.names, *stream.class_names[len(sizes) :]], object)
+  called = np.array([*known.names, *stream.class_names[len(sizes) :]], object)
   for phase in range(len(known.phases), len(stream)):
     data = stream[phase]
-    test = data.test_images, names[data.test_labels]
+    test = data.test_images, called[data.test_labels]
     known = learner.learn(
       known,
       data.images,
-      names[data.labels],
+      called[data.labels],
       test=test if len(data.test_labels) else None,
     )
     learner.save(known, workdir)
@@ -172,7 +165,7 @@ def _val_fraction() -> float:
 
 def _load(shape: Sequence[int], learned: Sequence[str]) -> "Dataset":
   """The images in --data, of the size that was learned, and with its names."""
-  names = class_names.given()
+  called = names.class_names(FLAGS)
   dataset = running.load_data(
     "folder",
     FLAGS.data,
@@ -181,7 +174,7 @@ def _load(shape: Sequence[int], learned: Sequence[str]) -> "Dataset":
     strict=FLAGS.strict,
     least_classes=1,
   )
-  return class_names.rename(dataset, names, dataset.name, learned)
+  return names.rename_classes(dataset, called, dataset.name, learned)
 
 
 def _size(shape):
@@ -198,4 +191,10 @@ def _size(shape):
 
 
 if __name__ == "__main__":
-  command.run(main, arguments=True)
+  decided = dict.fromkeys(
+    flags.of_run("folder"), "leave it out: RUN has decided it"
+  )
+  with command.session(
+    __doc__, FLAGS, arguments=True, instead=decided
+  ) as given:
+    main(given)

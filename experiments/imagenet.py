@@ -9,39 +9,25 @@ became of them. Images are read while they are learned. --preset=paper is the
 paper's ResNet-18 and 90 epochs a phase, for an accelerator.
 """
 
-import functools
+from absl.flags import DEFINE_bool
 
-from absl import flags
-
-from experiments import command, datasets, options
-from mnemonics_jax import data
+from experiments import command, flags, running
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.settings import presets
 
-flags.adopt_module_key_flags(options)
-for _option in data.SOURCES["imagenet"].options:
-  flags.declare_key_flag(_option)
-
-_SUBSET = flags.DEFINE_bool("subset", False, "Learn ImageNet-Subset.")
-_FULL = flags.DEFINE_bool("full", False, "Learn all of ImageNet.")
-
-# The same for both.
-preset_values = functools.partial(presets.values, "imagenet")
-
-
-def main(_) -> None:
-  if _SUBSET.value and _FULL.value:
-    raise UserError(
-      "subset", "`subset` and `full` cannot both be learned", "leave out one"
-    )
-  if not (_SUBSET.value or _FULL.value):
-    raise UserError(
-      "subset",
-      "It is not said which ImageNet to learn",
-      "add `subset` for 100 classes or `full` for all 1,000",
-    )
-  datasets.learn("imagenet_subset" if _SUBSET.value else "imagenet")
-
+FLAGS = flags.of_run("imagenet", "imagenet_subset")
+DEFINE_bool("subset", False, "Learn ImageNet-Subset.", flag_values=FLAGS)
+DEFINE_bool("full", False, "Learn all of ImageNet.", flag_values=FLAGS)
 
 if __name__ == "__main__":
-  command.run(main, preset_values=preset_values)
+  with command.session(__doc__, FLAGS, presets_of="imagenet"):
+    if FLAGS.subset and FLAGS.full:
+      raise UserError(
+        "subset", "`subset` and `full` cannot both be learned", "leave out one"
+      )
+    if not (FLAGS.subset or FLAGS.full):
+      raise UserError(
+        "subset",
+        "It is not said which ImageNet to learn",
+        "add `subset` for 100 classes or `full` for all 1,000",
+      )
+    running.learn("imagenet_subset" if FLAGS.subset else "imagenet", FLAGS)

@@ -6,28 +6,10 @@ Those that have a command of their own, such as experiments.digits, do the same
 there.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from experiments import command, flags, running
 
-from absl import flags
-
-from experiments import command, datasets, options
-from mnemonics_jax.settings import presets
-
-FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(options)
-for _name in datasets.KNOWN_FLAGS:
-  flags.declare_key_flag(_name)
-
-
-def preset_values(preset: str, given: Mapping[str, Any]) -> dict[str, Any]:
-  """Those of the chosen data set."""
-  return presets.values(FLAGS.dataset, preset, given)
-
-
-def main(_) -> None:
-  datasets.learn(FLAGS.dataset)
-
+FLAGS = flags.of_any_run()
 
 if __name__ == "__main__":
-  command.run(main, preset_values=preset_values)
+  with command.session(__doc__, FLAGS, presets_of=FLAGS["dataset"].default):
+    running.learn(FLAGS.dataset, FLAGS)

@@ -17,21 +17,13 @@ predicted: accuracy and a confusion matrix.
 from collections.abc import Sequence
 import csv
 import io
-from pathlib import Path
 import sys
 from typing import Any
 
-from absl import flags
+from absl.flags import DEFINE_integer, DEFINE_string, FlagValues
 import numpy as np
 
-from experiments import (
-  class_names,
-  command,
-  compile_cache,
-  learned,
-  pictures,
-  workdirs,
-)
+from experiments import command, flags, launch, names
 from mnemonics_jax import files
 from mnemonics_jax.data import read_images
 from mnemonics_jax.data.dataset import printable
@@ -39,17 +31,23 @@ from mnemonics_jax.data.folder import folder_names
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.registry import READOUTS
 
-flags.adopt_module_key_flags(learned)
-flags.adopt_module_key_flags(class_names)
-_TOP = flags.DEFINE_integer("top", 3, "How many classes to show of each image.")
-_CSV = flags.DEFINE_string(
-  "csv", None, "Also writes names and probabilities to this file."
+FLAGS = FlagValues()
+names.define(FLAGS, "seed", "phase", "network", "class_names")
+DEFINE_integer(
+  "top", 3, "How many classes to show of each image.", flag_values=FLAGS
 )
-_CONFUSION = flags.DEFINE_string(
+DEFINE_string(
+  "csv",
+  None,
+  "Also writes names and probabilities to this file.",
+  flag_values=FLAGS,
+)
+DEFINE_string(
   "confusion",
   None,
   "Writes the confusion matrix of the method's read-out to this file, as CSV:"
   " a row for each class that images show, a column for each prediction.",
+  flag_values=FLAGS,
 )
 
 USAGE = "python -m experiments.predict RUN IMAGES"
@@ -57,47 +55,51 @@ _BLOCK = 512  # Images in memory at a time.
 _WIDEST = 100  # Characters of a matrix that is printed.
 
 
-def main(argv: Sequence[str]) -> None:
-  run = learned.argument(argv, USAGE)
-  if len(argv) < 3:
+def main(arguments: Sequence[str]) -> None:
+  run = names.run_directory(arguments, USAGE)
+  if len(arguments) < 2:
     raise UserError("image", "There is no image to look at", f"write {USAGE}")
-  if _TOP.value < 1:
-    raise UserError("top", f"`top={_TOP.value}` shows nothing", "use 1 or more")
-  for flag in (_CSV, _CONFUSION):
+  if FLAGS.top < 1:
+    raise UserError("top", f"`top={FLAGS.top}` shows nothing", "use 1 or more")
+  for flag in ("csv", "confusion"):
     _check_output(flag)
-  given = class_names.given()
-  with compile_cache.kept():
-    learner, known = learned.load(run)
-    names = [printable(str(name)) for name in known.names]
+  given = names.class_names(FLAGS)
+  with launch.programs_kept():
+    learner, known = names.load(run, FLAGS)
+    labels = [printable(str(name)) for name in known.names]
     # A class is called by its name, or by a folder that was learned or exported.
-    labels = range(len(names))
-    label = dict(zip(names, labels, strict=True))
-    classes = dict(zip(folder_names(known.names), labels, strict=True))
-    folders = class_names.folders(names, given)
+    label = {name: number for number, name in enumerate(labels)}
+    classes = {
+      name: number for number, name in enumerate(folder_names(known.names))
+    }
+    folders = names.folders_of(labels, given)
     classes |= {folder: label[name] for folder, name in folders.items()}
-    found = pictures.find(argv[2:], classes)
+    found = names.pictures(arguments[1:], classes)
     likely, rows = _predict(learner, known, found)
   shown = [found[row] for row in rows]
   truth = np.array([classes.get(one.folder or "", -1) for one in shown])
-  table = _rows(shown, truth, likely, names)
-  print(_aligned(_cells(table, bool((truth >= 0).any()))))
-  if _CSV.value:
+  table = _rows(shown, truth, likely, labels)
+  compared = _compared(truth, likely, labels, learner.readout)
+  # Files first: who reads what is printed may stop, as `head` does.
+  if FLAGS.csv:
     header = "image", "true", "readout", "rank", "class", "probability"
-    _write_csv(_CSV.value, [header, *table])
-  _compare(truth, likely, names, learner.readout)
+    _write_csv(FLAGS.csv, [header, *table])
+  print(_aligned(_cells(table, bool((truth >= 0).any()))))
+  print(compared, end="")
 
 
 def _check_output(flag):
-  if flag.value is None:
+  given = FLAGS[flag].value
+  if given is None:
     return
-  path = Path(flag.value)
+  path = flags.path(given)
   if path.is_dir():
     raise UserError(
-      flag.name,
-      f"`{flag.name}={path}` is a directory",
+      flag,
+      f"`{flag}={path}` is a directory",
       "name a file, such as predictions.csv",
     )
-  workdirs.check(flag.name, path.parent)
+  flags.check_directory(flag, path.parent)
 
 
 def _predict(learner, known, found):
@@ -121,16 +123,16 @@ def _predict(learner, known, found):
   return {name: np.concatenate(parts) for name, parts in likely.items()}, rows
 
 
-def _rows(shown, truth, likely, names) -> list[tuple[Any, ...]]:
+def _rows(shown, truth, likely, labels) -> list[tuple[Any, ...]]:
   """(image, true class, read-out, rank, class, probability), as in the CSV."""
-  top = min(_TOP.value, len(names))
+  top = min(FLAGS.top, len(labels))
   return [
     (
       printable(one.path),
-      names[label] if label >= 0 else "",
+      labels[label] if label >= 0 else "",
       readout,
       rank + 1,
-      names[best],
+      labels[best],
       round(float(parts[row, best]), 6),
     )
     for row, (one, label) in enumerate(zip(shown, truth, strict=True))
@@ -170,51 +172,59 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
   )
 
 
-def _compare(truth, likely, names, readout):
-  """Accuracy and confusion of the images whose folders say what they show."""
+def _compared(truth, likely, labels, readout) -> str:
+  """Accuracy and confusion of the images whose folders say what they show.
+
+  The confusion matrix is written to --confusion, too.
+  """
   told = truth >= 0
   if not told.any():
-    if _CONFUSION.value:
+    if FLAGS.confusion:
       raise UserError(
         "confusion",
         "`confusion` has nothing to compare: no image is in a folder with the"
         " name of a known class",
-        f"known are {', '.join(names[:5])}{', ...' if names[5:] else ''}",
+        f"known are {', '.join(labels[:5])}{', ...' if labels[5:] else ''}",
       )
-    return
-  print()
+    return ""
+  lines = [""]
   if not told.all():
-    print(f"{(~told).sum()} images are in no folder that names a known class.")
+    other = (~told).sum()
+    lines.append(f"{other} images are in no folder that names a known class.")
   for name, parts in likely.items():
     right = parts[told].argmax(-1) == truth[told]
     mark = " *" if name == readout else ""
-    print(
+    lines.append(
       f"accuracy {name}: {100 * right.mean():.2f} %"
       f" ({right.sum()} of {told.sum()}){mark}"
     )
-  print("* the method's read-out")
+  lines.append("* the method's read-out")
   guesses = likely[readout][told].argmax(-1)
-  counts = np.zeros((len(names), len(names)), int)
+  counts = np.zeros((len(labels), len(labels)), int)
   np.add.at(counts, (truth[told], guesses), 1)
-  matrix = [("true", *names)]
+  matrix = [("true", *labels)]
   matrix += [
-    (names[i], *map(str, counts[i])) for i in np.flatnonzero(counts.sum(1))
+    (labels[i], *map(str, counts[i])) for i in np.flatnonzero(counts.sum(1))
   ]
-  if _CONFUSION.value:
-    _write_csv(_CONFUSION.value, matrix)
+  if FLAGS.confusion:
+    _write_csv(FLAGS.confusion, matrix)
   widths = [max(map(len, column)) for column in zip(*matrix, strict=True)]
   if sum(widths) + 2 * len(widths) <= _WIDEST:
-    print(f"\nTrue classes below each other, predictions by {readout} beside:")
-    print(_aligned(matrix))
-  elif not _CONFUSION.value:
-    print("The confusion matrix is too wide; --confusion=FILE writes it.")
+    by = f"predictions by {readout} beside"
+    lines += [f"\nTrue classes below each other, {by}:", _aligned(matrix)]
+  elif not FLAGS.confusion:
+    lines.append(
+      "The confusion matrix is too wide; --confusion=FILE writes it."
+    )
+  return "\n".join([*lines, ""])
 
 
 def _write_csv(path, rows):
   text = io.StringIO(newline="")
   csv.writer(text).writerows(rows)
-  files.write_text(Path(path), text.getvalue())
+  files.write_text(flags.path(path), text.getvalue())
 
 
 if __name__ == "__main__":
-  command.run(main, arguments=True)
+  with command.session(__doc__, FLAGS, arguments=True) as given:
+    main(given)

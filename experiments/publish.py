@@ -13,21 +13,24 @@ directory of that run. DIR, which must be new, gets
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from experiments import command, workdirs
+from absl.flags import FlagValues
+
+from experiments import command, flags
 from mnemonics_jax.errors import UserError
 
+FLAGS = FlagValues()
 
-def main(argv: Sequence[str]) -> None:
-  if len(argv) != 4:
+
+def main(arguments: Sequence[str]) -> None:
+  if len(arguments) != 3:
     raise UserError(
       "arguments",
       "MODEL, RUN and DIR are needed",
       "write python -m experiments.publish MODEL RUN DIR",
     )
-  model, run, to = (Path(name).expanduser() for name in argv[1:])
-  workdirs.check("to", to)
+  model, run, to = map(flags.path, arguments)
+  flags.check_directory("to", to)
   # Imported here so that a mistake is answered at once.
   from mnemonics_jax.runs import publishing
 
@@ -42,4 +45,5 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-  command.run(main, arguments=True)
+  with command.session(__doc__, FLAGS, arguments=True) as given:
+    main(given)

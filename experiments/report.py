@@ -12,25 +12,28 @@ Takes a few seconds per run. A run that has not ended is shown as far as it came
 from collections.abc import Sequence
 from pathlib import Path
 
-from absl import flags
+from absl.flags import DEFINE_string, FlagValues
 
-from experiments import command, workdirs
+from experiments import command, flags
 from mnemonics_jax import report
 from mnemonics_jax.errors import UserError
 
-_OUTPUT = flags.DEFINE_string(
+FLAGS = FlagValues()
+DEFINE_string(
   "output",
   None,
   "The page to write, or a directory for it. By default WORKDIR/report.html, or"
   " comparison.html in the first of several work directories.",
+  flag_values=FLAGS,
 )
 
 
-def main(argv: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
+  output = None if FLAGS.output is None else flags.path(FLAGS.output)
   try:
-    if _OUTPUT.value is not None:
-      _check_output(Path(_OUTPUT.value))
-    page = report.build(argv[1:], _OUTPUT.value)
+    if output is not None:
+      _check(output)
+    page = report.build([*map(flags.path, arguments)], output)
   except OSError as error:
     raise UserError(
       "output",
@@ -40,18 +43,19 @@ def main(argv: Sequence[str]) -> None:
   print(page)
 
 
-def _check_output(path: Path) -> None:
+def _check(output: Path) -> None:
   """Refuses to put a page where something else is, or could not be."""
-  page = not path.is_dir()
-  other = path.exists() and not path.is_file()
-  if page and (path.suffix != ".html" or other):
+  page = not output.is_dir()
+  other = output.exists() and not output.is_file()
+  if page and (output.suffix != ".html" or other):
     raise UserError(
       "output",
-      f"`output={path}` is neither a directory nor a page",
+      f"`output={output}` is neither a directory nor a page",
       "choose a directory that exists or a name that ends in .html",
     )
-  workdirs.check("output", path.parent if page else path)
+  flags.check_directory("output", output.parent if page else output)
 
 
 if __name__ == "__main__":
-  command.run(main, arguments=True)
+  with command.session(__doc__, FLAGS, arguments=True) as given:
+    main(given)

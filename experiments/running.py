@@ -1,13 +1,15 @@
-"""A command's run: what the flags ask for, from data to the report page."""
+"""A command's run: from flags and data to the report page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
+from absl.flags import FlagValues
 
-from experiments import command, launch, options, paper, workdirs
+from experiments import flags as flags_lib
+from experiments import launch, names, paper
+from experiments.flags import value_of
 from mnemonics_jax import data
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import UserError
@@ -18,118 +20,115 @@ from mnemonics_jax.settings.build import build
 if TYPE_CHECKING:
   from mnemonics_jax.runs import Policy
 
-FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(options)
-
 CONTINUE = "The same command continues from there."
 
 
-@launch.computing()
-def run_experiment(settings: Settings, load: Callable[[], Dataset]) -> None:
-  """Loads, runs, prints the table and writes the report."""
-  saving = saving_policy()
-  # What cannot be written to is told before data are read.
-  workdirs.check("workdir", Path(FLAGS.workdir or "runs").expanduser())
-  base_models = optional_directory("base_models")
-  dataset = load()
-  default = workdirs.default(settings, dataset.checksum)
-  workdir = directory("workdir", default)
-  advice = CONTINUE
-  if FLAGS.fresh:
-    workdir = workdirs.fresh(workdir)
-    advice = f"To continue, give --workdir={workdir} instead of --fresh."
-  with _offering_fresh():
-    results = run(
-      settings,
-      dataset,
-      workdir,
-      tensorboard=FLAGS.tensorboard,
-      base_models=base_models,
-      saving=saving,
-      advice=advice,
+def learn(dataset: str, flags: FlagValues) -> None:
+  """Learns a data set as the flags say; prints the table and writes the report."""
+  settings = flags_lib.settings(flags, dataset)
+  with launch.computing(flags):
+    # Imported here so that a mistake in the flags is answered at once.
+    from mnemonics_jax import runs
+
+    saving = saving_policy(flags)
+    # What cannot be written to is told before data are read.
+    flags_lib.check_directory(
+      "workdir", flags_lib.path(flags.workdir or "runs")
     )
-  show(results, workdir)
-
-
-def show(results: dict[str, Any], workdir: Path) -> None:
-  """What a command ends with: the table, a warning perhaps, the page."""
-  from mnemonics_jax import report
-  from mnemonics_jax.parallel import processes
-
-  if not processes.is_first():
-    return
-  print(f"\n{report.console_table(results)}\n")
-  if warning := report.warning(report.load_run(workdir)):
-    print(f"{command.in_flags(warning)}\n")
-  print(f"Report: {report.build([workdir])}")
+    base_models = directory(flags, "base_models")
+    loaded = load(settings, flags)
+    workdir = directory(flags, "workdir") or usual_workdir(
+      settings, loaded.checksum
+    )
+    advice = CONTINUE
+    if flags.fresh:
+      workdir = fresh(workdir)
+      advice = f"To continue, give --workdir={workdir} instead of --fresh."
+    with offering_fresh(), prepared(settings, loaded, workdir, flags) as call:
+      results = runs.run(
+        **call, base_models=base_models, saving=saving, advice=advice
+      )
+    show(results, workdir, flags)
 
 
 def run(
-  settings: Settings, dataset: Dataset, workdir: Path, **options: Any
+  settings: Settings,
+  dataset: Dataset,
+  workdir: Path,
+  *,
+  flags: FlagValues,
+  **options: Any,
 ) -> dict[str, Any]:
-  """`runs.run` for these settings, shown on the console.
+  """`runs.run` for these settings, shown on the console."""
+  from mnemonics_jax import runs
+
+  with prepared(settings, dataset, workdir, flags) as call:
+    return runs.run(**call, **options)
+
+
+@contextlib.contextmanager
+def prepared(
+  settings: Settings, dataset: Dataset, workdir: Path, flags: FlagValues
+) -> Iterator[dict[str, Any]]:
+  """The arguments of `runs.run` for these settings; the console shows the run.
 
   Args:
     settings: of the run.
     dataset: what it learns.
     workdir: where everything is written.
-    **options: more arguments of `runs.run`.
+    flags: of the command.
   """
   from experiments import opening
   from mnemonics_jax import runs
 
   config, stream = build(settings, dataset)
-  words = opening.describe(settings, config, stream, workdir)
   title = f"{stream.name} · {settings.title}"
   departures = (*paper.departures(settings), *stream.departures)
   schedule = "reduced" if departures else "paper"
-  with followed(words) as console:
-
-    def hear(event: Event) -> None:
-      console(event)
-      if isinstance(event, PhaseEnds) and FLAGS.report_every_phase:
-        _write_page(workdir)
-
-    return runs.run(
-      config,
-      stream,
-      workdir,
+  words = opening.describe(settings, config, stream, workdir)
+  with followed(words, flags, workdir) as report:
+    yield dict(
+      config=config,
+      stream=stream,
+      workdir=workdir,
       seeds=settings.seeds,
       settings=settings.identity(),
       base_model=settings.base_model,
       labels=runs.Labels(title, settings.preset, schedule, departures),
-      report=hear,
-      **options,
+      tensorboard=flags.tensorboard,
+      report=report,
     )
 
 
-def _write_page(workdir: Path) -> None:
-  """The page of a run that goes on."""
-  from mnemonics_jax import report
-  from mnemonics_jax.parallel import processes
-
-  if processes.is_first():
-    report.build([workdir])
-
-
 @contextlib.contextmanager
-def followed(opening: str) -> Iterator[Report]:
+def followed(
+  opening: str, flags: FlagValues, workdir: Path
+) -> Iterator[Report]:
   """A console that hears of a run and speaks of flags.
 
   Args:
     opening: printed when the run begins.
+    flags: of the command; --report_every_phase asks for a page after every phase.
+    workdir: of the run.
   """
+  from mnemonics_jax import report, runs
+  from mnemonics_jax.parallel import processes
   from mnemonics_jax.report.console import Console
 
-  with Console(opening) as console, _naming_flags_to_try():
-    yield lambda event: console(_in_flags(event))
+  def hear(event: Event) -> None:
+    if isinstance(event, Note):
+      event = Note(flags_lib.in_flags(event.text, flags))
+    console(event)
+    wanted = value_of(flags, "report_every_phase")
+    if wanted and isinstance(event, PhaseEnds) and processes.is_first():
+      report.build([workdir])
 
-
-def _in_flags(event: Event) -> Event:
-  """What the library says, with its settings as flags."""
-  if isinstance(event, Note):
-    return Note(command.in_flags(event.text))
-  return event
+  with Console(opening) as console:
+    try:
+      yield hear
+    except runs.Diverged as error:
+      fix = _ADVICE.get(error.stage, error.fix)
+      raise UserError(error.field, error.problem, fix) from error
 
 
 # What to try when a stage diverges.
@@ -142,20 +141,7 @@ _ADVICE = {
 
 
 @contextlib.contextmanager
-def _naming_flags_to_try() -> Iterator[None]:
-  """Adds to divergence which flags usually help."""
-  from mnemonics_jax import runs
-
-  try:
-    yield
-  except runs.Diverged as error:
-    raise UserError(
-      error.field, error.problem, _ADVICE.get(error.stage, error.fix)
-    ) from error
-
-
-@contextlib.contextmanager
-def _offering_fresh() -> Iterator[None]:
+def offering_fresh() -> Iterator[None]:
   """Adds --fresh to errors of a work directory that cannot be continued."""
   from mnemonics_jax.runs import WorkdirError
 
@@ -174,24 +160,78 @@ def _offering_fresh() -> Iterator[None]:
     ) from error
 
 
-def saving_policy() -> "Policy":
+def show(results: dict[str, Any], workdir: Path, flags: FlagValues) -> None:
+  """What a command ends with: the table, a warning perhaps, the page."""
+  from mnemonics_jax import report
+  from mnemonics_jax.parallel import processes
+
+  if not processes.is_first():
+    return
+  print(f"\n{report.console_table(results)}\n")
+  if warning := report.warning(report.load_run(workdir)):
+    print(f"{flags_lib.in_flags(warning, flags)}\n")
+  print(f"Report: {report.build([workdir])}")
+
+
+# Places.
+
+
+def usual_workdir(settings: Settings, data: int, root: str = "runs") -> Path:
+  """A directory of its own for all settings that give the same numbers.
+
+  Args:
+    settings: of a run.
+    data: the checksum of what it learns.
+    root: where directories of runs are.
+  """
+  # A run begun when its name still depended on how --data was written goes on.
+  former = Path(root) / settings.name(data, with_place=True)
+  return former if former.exists() else Path(root) / settings.name(data)
+
+
+def fresh(workdir: Path) -> Path:
+  """`workdir`, or the first of `workdir-2`, `workdir-3`... that is not there."""
+  candidate, number = workdir, 2
+  while candidate.exists():
+    candidate, number = Path(f"{workdir}-{number}"), number + 1
+  return candidate
+
+
+def directory(flags: FlagValues, name: str) -> Path | None:
+  """The directory that a flag names, if it is there or can be made."""
+  given = flags[name].value
+  if given is None:
+    return None
+  path = flags_lib.path(given)
+  flags_lib.check_directory(name, path)
+  return path
+
+
+def saving_policy(flags: FlagValues) -> "Policy":
   """When checkpoints are written and which are kept, by the flags."""
   from mnemonics_jax import runs
 
-  return runs.Policy(FLAGS.checkpoint_every, FLAGS.keep, FLAGS.patience)
+  return runs.Policy(flags.checkpoint_every, flags.keep, flags.patience)
 
 
-def optional_directory(flag: str) -> Path | None:
-  """The directory that a flag names, if it was given."""
-  given = FLAGS[flag].value
-  return None if given is None else directory(flag, Path(given))
+# Data.
 
 
-def directory(flag: str, default: Path) -> Path:
-  """The directory that a flag names, if it is there or can be made."""
-  path = Path(FLAGS[flag].value or default).expanduser()
-  workdirs.check(flag, path)
-  return path
+def load(settings: Settings, flags: FlagValues) -> Dataset:
+  """The data set of a run, with the options that flags or presets give it."""
+  source = data.SOURCES[settings.dataset]
+  given = {
+    name: getattr(settings, name, value_of(flags, name))
+    for name in source.options
+  }
+  data_dir = given.pop("data_dir", settings.data)
+  given = {name: value for name, value in given.items() if value is not None}
+  if source.streams:
+    given["stream"] = settings.stream
+  called = names.class_names(flags) if "class_names" in flags else {}
+  dataset = load_data(settings.dataset, data_dir, **given)
+  title = value_of(flags, "name") or dataset.name
+  return names.rename_classes(dataset, called, title)
 
 
 def load_data(

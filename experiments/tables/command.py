@@ -29,27 +29,29 @@ plans beside it have measured with the same settings.
 
 import sys
 
-from absl import flags
+from absl.flags import FlagValues
 
-from experiments import datasets, launch, running
+from experiments import launch, running
 from experiments.tables import request as request_lib
 
-FLAGS = flags.FLAGS
-flags.adopt_module_key_flags(request_lib)
 
-
-@launch.computing()
-def main(_) -> None:
+def main(flags: FlagValues) -> None:
   """Fills the table that the flags ask for, and prints it."""
-  request = request_lib.request_from_flags()
-  saving = running.saving_policy()
-  dataset = datasets.load(request.settings(*next(iter(request.cells()))))
+  with launch.computing(flags):
+    _fill(flags)
+
+
+def _fill(flags):
+  request = request_lib.request_from_flags(flags)
+  saving = running.saving_policy(flags)
+  first = request.settings(*next(iter(request.cells())))
+  dataset = running.load(first, flags)
   # Imported here so that a mistake in the flags is answered at once.
   from experiments.tables import differences, views, writing
   from experiments.tables.filling import fill
   from mnemonics_jax.report.render import markdown_table
 
-  sheet = fill(request, dataset, tensorboard=FLAGS.tensorboard, saving=saving)
+  sheet = fill(request, dataset, saving=saving)
   for title, table in [
     *views.quantity_tables(sheet),
     *differences.difference_tables(sheet),

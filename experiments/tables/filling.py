@@ -8,7 +8,8 @@ import time
 import traceback
 from typing import Any, NamedTuple
 
-from experiments import command, running
+from experiments import running
+from experiments.flags import in_flags
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
 from experiments.tables.request import Request
@@ -69,6 +70,7 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
     flush=True,
   )
   write(cells, draw=False)
+  options["flags"] = request.flags
   options["base_models"] = request.root / "base_models"
   began = drawn = time.monotonic()
   worked = 0.0
@@ -164,13 +166,13 @@ def _run(task: _Task, dataset: Dataset, options: dict[str, Any]) -> Cell:
   except (Stopped, DiskError, OSError):  # None would spare the next cell.
     raise
   except BusyError as error:
-    message = command.in_flags(str(error))
+    message = in_flags(str(error), options["flags"])
     print(f"Left to another command: {message}", flush=True)
     return task.cell
   except Exception as error:  # The other cells can still be measured.
     if not isinstance(error, UserError):
       traceback.print_exc()
-    message = command.in_flags(str(error)) or type(error).__name__
+    message = in_flags(str(error), options["flags"]) or type(error).__name__
     print(f"This cell failed: {message}", file=sys.stderr, flush=True)
     return table_cells.failed(task.cell, message)
 

@@ -20,15 +20,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
+from experiments import flags
 from experiments.tables.rows import Row
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs.schema import Each, Maybe, mismatch
 from mnemonics_jax.settings import Settings, presets
 
-FLAGS = flags.FLAGS
+# A plan says settings as a command line would.
+_FLAGS = flags.of_any_run()
+_NO_SETTINGS = {"dataset", "preset", "phases", "seeds"}
 
 _FIELDS = {
   "title": str,
@@ -151,15 +152,14 @@ def _check_data(path, row, source):
 def _settings(path, given):
   """Settings as flags of the same names would give them."""
   fields = {field.name for field in dataclasses.fields(Settings)}
-  taken = fields & set(FLAGS) - {"dataset", "preset", "phases", "seeds"}
-  if other := sorted(given.keys() - taken):
+  if other := sorted({*given} - (fields & {*_FLAGS} - _NO_SETTINGS)):
     raise _error(path, f"{other[0]} is no setting of a row")
   return {name: _parsed(path, name, value) for name, value in given.items()}
 
 
 def _parsed(path, name, value):
   try:
-    return FLAGS[name].parser.parse(str(value))
+    return _FLAGS[name].parser.parse(str(value))
   except ValueError as error:
     raise _error(path, f"{name}: {error}") from None
 

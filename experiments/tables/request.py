@@ -7,9 +7,10 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from absl import flags
+from absl import flags as absl_flags
+from absl.flags import FlagValues
 
-from experiments import datasets, options, running, workdirs
+from experiments import flags, running
 from experiments.tables import plan as plan_lib
 from experiments.tables import published
 from experiments.tables import rows as table_rows
@@ -18,30 +19,8 @@ from experiments.tables.rows import Row
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.settings import Settings, presets
 
-FLAGS = flags.FLAGS
-
-_TABLE = flags.DEFINE_enum(
-  "table", None, table_rows.TABLES, "Which of the paper's tables."
-)
-_PLAN = flags.DEFINE_string(
-  "plan",
-  None,
-  "Instead of --table: a file that says which runs to compare, and why, such as"
-  " those in results/studies. What is measured is written beside it.",
-)
-_ROWS = flags.DEFINE_list(
-  "rows", None, "Rows to run, by name; the default is all of the table."
-)
-_UPPER_BOUND = flags.DEFINE_bool(
-  "upper_bound", False, "Also run joint training on all data, for the curves."
-)
-_ROOT = flags.DEFINE_string(
-  "root", "runs", "Directory of the runs, of the models of phase 0 they share"
-  " (base_models) and of the tables."
-)  # fmt: skip
-
-# Shared flags that a table does not take: its rows or --root decide them.
-_DECIDED = {
+# Flags of a run that a table does not have, and what decides instead.
+DECIDED = {
   "method": "the rows decide it; choose them with --rows",
   "exemplars": "the rows decide it; choose them with --rows",
   "adjust": "the rows decide it; choose them with --rows",
@@ -49,11 +28,53 @@ _DECIDED = {
   "fresh": "start over with another --root",
   "base_models": "cells share them below --root; use --root",
 }
-for _flag in FLAGS.get_key_flags_for_module(options):
-  if _flag.name not in _DECIDED:
-    flags.declare_key_flag(_flag.name)
-for _name in datasets.KNOWN_FLAGS:
-  flags.declare_key_flag(_name)
+
+
+def define_flags() -> FlagValues:
+  """The flags of a table."""
+  values = flags.of_any_run(leave_out=[*DECIDED, "phases"])
+  absl_flags.DEFINE_list(
+    "phases",
+    None,
+    "Numbers of phases after the first, such as 5,10,25; the other classes are spread"
+    " evenly over them.",
+    flag_values=values,
+  )
+  absl_flags.DEFINE_enum(
+    "table",
+    None,
+    table_rows.TABLES,
+    "Which of the paper's tables.",
+    flag_values=values,
+  )
+  absl_flags.DEFINE_string(
+    "plan",
+    None,
+    "Instead of --table: a file that says which runs to compare, and why, such as"
+    " those in results/studies. What is measured is written beside it.",
+    flag_values=values,
+  )
+  absl_flags.DEFINE_list(
+    "rows",
+    None,
+    "Rows to run, by name; the default is all of the table.",
+    flag_values=values,
+  )
+  absl_flags.DEFINE_bool(
+    "upper_bound",
+    False,
+    "Also run joint training on all data, for the curves.",
+    flag_values=values,
+  )
+  absl_flags.DEFINE_string(
+    "root",
+    "runs",
+    "Directory of the runs, of the models of phase 0 they share (base_models) and of"
+    " the tables.",
+    flag_values=values,
+  )
+  return values
+
 
 # Of settings in a file name; systems allow 255 characters in all.
 _LONGEST = 120
@@ -74,6 +95,7 @@ class Request:
     given: other settings for which a flag was given.
     root: directory of runs.
     directory: where the table is written.
+    flags: of the command.
     plan: the file that asks for it, if the paper does not have this table.
   """
 
@@ -87,6 +109,7 @@ class Request:
   given: Mapping[str, Any]
   root: Path
   directory: Path
+  flags: FlagValues
   plan: Plan | None = None
 
   @property
@@ -123,7 +146,7 @@ class Request:
   def workdir(self, row: Row, phases: int, seed: int, data: int) -> Path:
     """Where a cell is run; `data` is the checksum of what it learns."""
     settings = self.settings(row, phases, seed)
-    return workdirs.default(settings, data, str(self.root))
+    return running.usual_workdir(settings, data, str(self.root))
 
   def published(self, row: Row) -> dict[str, Any] | None:
     """What the paper's cells of a row set, beside its schedule."""
@@ -144,20 +167,17 @@ def _cells(seeds, phases, rows):
     yield row, n, seed
 
 
-def request_from_flags() -> Request:
+def request_from_flags(values: FlagValues) -> Request:
   """What the flags ask for, or a `UserError`."""
-  for name, instead in _DECIDED.items():
-    if FLAGS[name].value not in (None, FLAGS[name].default):
-      raise UserError(name, f"`{name}` is not for tables", instead)
-  if _PLAN.value is not None:
-    return _planned(plan_lib.load(_PLAN.value))
-  if _TABLE.value is None:
+  if values.plan is not None:
+    return _planned(values, plan_lib.load(values.plan))
+  if values.table is None:
     raise UserError(
       "table", "`table` is missing", "write `table=1`, 2, s1 or s2"
     )
-  given = options.given_settings()
-  dataset = FLAGS.dataset
-  phases = given.pop("phases", _phases(dataset, FLAGS.preset))
+  given = flags.given(values, Settings)
+  dataset = values.dataset
+  phases = given.pop("phases", _phases(dataset, values.preset))
   if not phases or len(set(phases)) < len(phases):
     raise UserError(
       "phases",
@@ -167,44 +187,45 @@ def request_from_flags() -> Request:
   seeds = given.pop("seeds", (0,))
   kind = str(given.get("memory", "")).partition(":")[0]
   kind = kind.removesuffix("_bytes")
-  if (_TABLE.value, kind) in [("1", "total"), ("s1", "per_class")]:
-    other = "s1" if _TABLE.value == "1" else "1"
+  if (values.table, kind) in [("1", "total"), ("s1", "per_class")]:
+    other = "s1" if values.table == "1" else "1"
     raise UserError(
       "memory",
       f"`memory={given['memory']}` belongs to another table",
       f"the rows of `table={other}` are the same",
     )
-  available = table_rows.rows(_TABLE.value, FLAGS.preset)
-  if "distill" in given and _TABLE.value == "s2":
+  available = table_rows.rows(values.table, values.preset)
+  if "distill" in given and values.table == "s2":
     raise UserError(
       "distill",
       "`distill` is what the rows of `table=s2` differ in",
       "choose with `rows`",
     )
-  rows = table_rows.pick(available, _ROWS.value)
+  rows = table_rows.pick(available, values.rows)
   bound = [table_rows.upper_bound()]
-  root = _private(running.directory("root", Path("runs")))
+  root = _root(values)
   request = Request(
-    table=_TABLE.value,
+    table=values.table,
     dataset=dataset,
-    preset=FLAGS.preset,
+    preset=values.preset,
     available=(*available, *bound),
-    rows=(*rows, *(bound if _UPPER_BOUND.value else [])),
+    rows=(*rows, *(bound if values.upper_bound else [])),
     phases=phases,
     seeds=seeds,
     given=given,
     root=root,
     directory=root / "tables",
+    flags=values,
   )
   return _checked(request)
 
 
-def _planned(plan: Plan) -> Request:
+def _planned(values: FlagValues, plan: Plan) -> Request:
   """What a plan asks for, or those of its rows and seeds that flags name."""
-  given = options.given_settings()
+  given = flags.given(values, Settings)
   seeds = given.pop("seeds", plan.seeds)
-  named = [n for n in ("table", "dataset", "preset") if FLAGS[n].present]
-  if _UPPER_BOUND.value:
+  named = [n for n in ("table", "dataset", "preset") if values[n].present]
+  if values.upper_bound:
     named.append("upper_bound")
   if other := [*given, *named]:
     problem = f"`{other[0]}` is not for plans, which decide it"
@@ -221,15 +242,20 @@ def _planned(plan: Plan) -> Request:
       dataset=plan.dataset,
       preset=plan.preset,
       available=plan.rows,
-      rows=tuple(table_rows.pick(plan.rows, _ROWS.value)),
+      rows=tuple(table_rows.pick(plan.rows, values.rows)),
       phases=plan.phases,
       seeds=seeds,
       given=plan.settings,
-      root=_private(running.directory("root", Path("runs"))),
+      root=_root(values),
       directory=_private(plan.path.parent),
+      flags=values,
       plan=plan,
     )
   )
+
+
+def _root(values: FlagValues) -> Path:
+  return _private(running.directory(values, "root") or Path("runs"))
 
 
 def _private(directory: Path) -> Path:

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from absl.testing import flagsaver
 import pytest
+from support import command
 
-from experiments import options
+from experiments import flags as flags_lib
 from experiments.paper import departures
 from mnemonics_jax.settings import Settings, presets
 
@@ -20,8 +20,9 @@ SUBSET = Settings(
 
 
 def given(dataset="cifar100", **flags):
-  with flagsaver.as_parsed(preset="paper", **flags):
-    return options.settings_from_flags(dataset)
+  given = dict(preset="paper", **flags)
+  values = command.parsed(flags_lib.of_run("digits"), **given)
+  return flags_lib.settings(values, dataset)
 
 
 def test_the_preset_has_the_papers_stages_for_learned_exemplars():

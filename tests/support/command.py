@@ -1,18 +1,19 @@
 """Experiments as commands, called in this process: no start-up to wait for."""
 
 import contextlib
-import importlib
 import io
 import os
 from pathlib import Path
+import runpy
 import sys
 from typing import NamedTuple
 from unittest import mock
+import warnings
 
-from absl.testing import flagsaver
+from absl.flags import FlagValues
 
-from experiments import command
-from experiments.__main__ import WITH_ARGUMENTS
+from experiments import flags as flags_lib
+from experiments.__main__ import main
 
 
 class Outcome(NamedTuple):
@@ -35,7 +36,13 @@ class Accepted(BaseException):
   """The command had nothing to object and was about to train."""
 
 
-def call(name: str, *arguments: str, cwd: Path, train: bool = False) -> Outcome:
+def call(
+  name: str,
+  *arguments: str,
+  cwd: Path,
+  train: bool = False,
+  script: bool = False,
+) -> Outcome:
   """Runs `python -m experiments.NAME` in `cwd`, up to the first training.
 
   Args:
@@ -43,11 +50,11 @@ def call(name: str, *arguments: str, cwd: Path, train: bool = False) -> Outcome:
     *arguments: after it.
     cwd: where it runs.
     train: whether it may go on.
+    script: whether to run `mnemonics-jax NAME` instead.
 
   Raises:
     Accepted: instead of training.
   """
-  module = importlib.import_module(f"experiments.{name}")
   before = _files(cwd)
   home = {"HOME": str(cwd), "XDG_CACHE_HOME": str(cwd / "cache")}
   out, err = io.StringIO(), io.StringIO()
@@ -58,19 +65,33 @@ def call(name: str, *arguments: str, cwd: Path, train: bool = False) -> Outcome:
     mock.patch.dict(os.environ, home),
     mock.patch.object(sys, "argv", [name, *arguments]),
     contextlib.ExitStack() as stack,
-    flagsaver.flagsaver(),
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
   ):
     os.environ.pop("MNEMONICS_DATA_DIR", None)
     for step in () if train else ("begin_run", "run_phase"):
       stack.enter_context(mock.patch(f"mnemonics_jax.phase.{step}", refuse))
+    # Tests import what commands have, too.
+    stack.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("ignore", ".* found in sys.modules after import")
     try:
-      command.run(module.main, arguments=name in WITH_ARGUMENTS)
+      if script:
+        sys.argv[:] = ["mnemonics-jax", name, *arguments]
+        main()
+      else:
+        module = f"experiments.{name}"
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as stop:
       code = stop.code
   files = sorted(str(path.relative_to(cwd)) for path in _files(cwd) - before)
   return Outcome(code, out.getvalue(), err.getvalue(), files)
+
+
+def parsed(values: FlagValues, **flags: str) -> FlagValues:
+  """The flags of a command that was given these."""
+  given = [f"--{name}={value}" for name, value in flags.items()]
+  flags_lib.parse(values, ["command", *given])
+  return values
 
 
 def assert_refused(outcome: Outcome, *parts: str) -> None:

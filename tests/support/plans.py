@@ -1,9 +1,7 @@
 """A small plan, and what it asks for."""
 
-from absl.testing import flagsaver
+from support import tables
 import yaml
-
-from experiments.tables.request import request_from_flags
 
 PLAN = {
   "title": "How often",
@@ -36,5 +34,4 @@ def request(tmp_path, settings=None, **given):
   changes = {} if settings is None else {"settings": settings}
   path = write(tmp_path / "often.yaml", **changes)
   flags = {"plan": str(path), "root": str(tmp_path / "runs"), **given}
-  with flagsaver.as_parsed(**flags):
-    return request_from_flags()
+  return tables.asked(**flags)

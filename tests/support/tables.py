@@ -5,20 +5,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-from absl.testing import flagsaver
-from support import report_fixture
+from support import command, report_fixture
 
-from experiments.tables.request import Request, request_from_flags
+from experiments.tables.request import (
+  Request,
+  define_flags,
+  request_from_flags,
+)
 
 # Average accuracy of a made-up run is 80 % minus 2 points per seed, plus this.
 OFFSETS = {"herding": (0.0, 0.0, 0.0), "mnemonics": (0.01, 0.02, 0.03)}
 
 
+def asked(**flags: str) -> Request:
+  """What a command with just these flags asks for."""
+  return request_from_flags(command.parsed(define_flags(), **flags))
+
+
 def request(root: Path, **flags: str) -> Request:
-  """What a command with these flags asks for."""
+  """What a command asks for Table 2 of digits, or with these flags."""
   given = {"table": "2", "dataset": "digits", "root": str(root), **flags}
-  with flagsaver.as_parsed(**given):
-    return request_from_flags()
+  return asked(**given)
 
 
 DATA = 17

@@ -4,7 +4,6 @@ import pytest
 from support import command, tables
 
 from experiments.tables import filling
-from experiments.tables import request as request_lib
 
 
 @pytest.fixture
@@ -44,4 +43,3 @@ def test_finished_cells_are_printed_and_not_run_again(
 def test_a_table_needs_its_name(tmp_path):
   done = command.call("tables", cwd=tmp_path)
   command.assert_refused(done, "--table is missing")
-  assert request_lib.FLAGS.dataset == "digits"

@@ -3,14 +3,12 @@
 import json
 import shutil
 
-from absl.testing import flagsaver
 import pytest
 from support import plans, report_fixture, tables
 
 from experiments import running
 from experiments.tables import filling
 from experiments.tables.filling import fill
-from experiments.tables.request import request_from_flags
 from mnemonics_jax import data
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.runs import BusyError, Stopped
@@ -179,8 +177,8 @@ def test_phase_0_is_expected_once_for_those_who_share_it(tmp_path, digits):
     "other": {"settings": {"order_seed": 3}},
   }
   path = plans.write(tmp_path / "plan.yaml", rows=rows, seeds=[0, 1])
-  with flagsaver.as_parsed(plan=str(path), root=str(tmp_path)):
-    work = filling._work(request_from_flags(), digits)
+  asked = tables.asked(plan=str(path), root=str(tmp_path))
+  work = filling._work(asked, digits)
   of = lambda row, seed=0: work[f"{row}/n2/seed_{seed}"]
   # The first five of the order have 719 images: 12 steps of 64 in each of 3 epochs.
   assert of("first") - of("same") == pytest.approx(3 * 12)

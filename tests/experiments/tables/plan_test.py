@@ -4,14 +4,12 @@ import json
 from pathlib import Path
 import re
 
-from absl.testing import flagsaver
 import pytest
 from support import command, tables
 from support.plans import request, write
 
 from experiments.paper import departures
 from experiments.tables import plan as plan_lib
-from experiments.tables.request import request_from_flags
 from mnemonics_jax.errors import UserError
 
 ROOT = Path(__file__).parents[3]
@@ -48,8 +46,7 @@ def test_rows_are_what_flags_would_make_of_them(tmp_path):
     "learned": {"settings": {"exemplars": "mnemonics"}},
   }
   path = write(tmp_path / "plan.yaml", preset="paper", rows=rows)
-  with flagsaver.as_parsed(plan=str(path), root=str(tmp_path)):
-    asked = request_from_flags()
+  asked = tables.asked(plan=str(path), root=str(tmp_path))
   found = [asked.settings(row, 2, 0) for row in asked.rows]
   assert [(s.adjust, s.transfer, s.finetune) for s in found] == [
     (False, "none", "all"), (False, "none", "none"), (True, "in_out", "all"),
@@ -138,8 +135,7 @@ def test_the_plans_of_the_repository_can_be_run(monkeypatch):
 def test_plans_still_say_what_was_measured(monkeypatch, path):
   """A preset that changes must not change what cells were; their plan says it."""
   monkeypatch.chdir(ROOT)
-  with flagsaver.as_parsed(plan=str(path.with_suffix(".yaml"))):
-    asked = request_from_flags()
+  asked = tables.asked(plan=str(path.with_suffix(".yaml")))
   rows = {row.name: row for row in asked.available}
   for key, cell in json.loads(path.read_text())["cells"].items():
     settings = asked.settings(rows[cell["row"]], cell["phases"], cell["seed"])

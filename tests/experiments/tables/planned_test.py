@@ -3,15 +3,13 @@
 import json
 import shutil
 
-from absl.testing import flagsaver
 import pytest
-from support import report_fixture
+from support import report_fixture, tables
 from support.plans import PLAN, request, write
 
 from experiments import running
 from experiments.tables import planned
 from experiments.tables.filling import fill
-from experiments.tables.request import request_from_flags
 from mnemonics_jax import data
 
 
@@ -79,8 +77,7 @@ def test_phases_are_counted_where_there_is_no_base_phase(tmp_path, monkeypatch):
 
   def table(**given):
     flags = {"plan": str(plan), "root": str(tmp_path / "runs"), **given}
-    with flagsaver.as_parsed(**flags):
-      fill(request_from_flags(), data.load("digits"))
+    fill(tables.asked(**flags), data.load("digits"))
     text = plan.with_suffix(".md").read_text().partition("after each phase")[2]
     return [line for line in text.splitlines() if line.startswith("| ")]
 
@@ -111,8 +108,7 @@ def test_written_cells_outlive_their_runs(measured, tmp_path):
   # What was measured before waits until it is asked for again, here or elsewhere.
   rows = {"same": PLAN["rows"]["once"]}
   other = write(tmp_path / "other.yaml", rows=rows)
-  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
-    fill(request_from_flags(), digits)
+  fill(tables.asked(plan=str(other), root=str(tmp_path / "runs")), digits)
   fill(asked, digits)
   assert len(started) == 8
 
@@ -126,8 +122,7 @@ def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
     "two": {"settings": {"rehearsal": 2}, "minus": ["same"]},
   }
   other = write(tmp_path / "other.yaml", rows=rows, seeds=[0, 1, 2])
-  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
-    fill(request_from_flags(), digits)
+  fill(tables.asked(plan=str(other), root=str(tmp_path / "runs")), digits)
   # Row two with three seeds, and row same with the one that is new.
   assert len(started) == 4 + 4
   cells = json.loads(other.with_suffix(".json").read_text())["cells"]
@@ -157,12 +152,12 @@ def test_what_a_plan_beside_it_has_measured_is_taken_over(measured, tmp_path):
     few.with_suffix(".json").write_text(json.dumps(record))
   other.with_suffix(".json").unlink()
   shutil.rmtree(tmp_path / "runs")
-  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
-    sheet = fill(request_from_flags(), digits)
+  sheet = fill(
+    tables.asked(plan=str(other), root=str(tmp_path / "runs")), digits
+  )
   assert {cell.get("study") for cell in sheet.cells} == {"often", None}
   assert len(started) == 8 + 4
   # A damaged record of another plan costs no more than what it knew.
   asked.plan.path.with_suffix(".json").write_text("{")
-  with flagsaver.as_parsed(plan=str(other), root=str(tmp_path / "runs")):
-    fill(request_from_flags(), digits)
+  fill(tables.asked(plan=str(other), root=str(tmp_path / "runs")), digits)
   assert len(started) == 12

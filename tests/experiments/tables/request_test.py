@@ -1,13 +1,8 @@
 """What the flags of a table ask for, and which mistakes they may have."""
 
-import sys
-
-from absl.testing import flagsaver
 import pytest
-from support import tables
+from support import command, tables
 
-from experiments import command
-from experiments import tables as tables_command
 from mnemonics_jax.errors import UserError
 
 
@@ -84,15 +79,7 @@ BAD_FLAGS = [
 
 
 @pytest.mark.parametrize("flags, named", BAD_FLAGS)
-def test_mistakes_get_one_sentence_and_exit_code_2(
-  flags, named, tmp_path, monkeypatch, capsys
-):
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(sys, "argv", ["tables", *flags])
-  with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
-    command.run(tables_command.main)
-  assert stop.value.code == 2
-  message = capsys.readouterr().err.strip()
-  assert named in message and "Traceback" not in message
-  assert len(message.splitlines()) == 1
-  assert not list(tmp_path.iterdir())
+def test_mistakes_get_one_sentence_and_exit_code_2(flags, named, tmp_path):
+  done = command.call("tables", *flags, cwd=tmp_path)
+  command.assert_refused(done, named)
+  assert len(done.err.splitlines()) == 1

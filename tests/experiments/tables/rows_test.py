@@ -2,11 +2,10 @@
 
 import dataclasses
 
-from absl.testing import flagsaver
 import pytest
-from support import tables, tiny
+from support import command, tables, tiny
 
-from experiments.options import settings_from_flags
+from experiments import flags as flags_lib
 from experiments.paper import departures
 from experiments.tables import rows as table_rows
 from mnemonics_jax import registry
@@ -112,8 +111,9 @@ def test_a_cell_is_the_run_that_its_flags_ask_for(tmp_path, table, preset):
       }.items()
       if name not in idle
     }  # fmt: skip
-    with flagsaver.as_parsed(preset=preset, phases="5", **flags):
-      run = settings_from_flags("cifar100")
+    given = dict(preset=preset, phases="5", **flags)
+    values = command.parsed(flags_lib.of_run("cifar100"), **given)
+    run = flags_lib.settings(values, "cifar100")
     assert run.identity() == cell.identity(), row.name
 
 

@@ -224,8 +224,6 @@ def test_cells_of_other_data_are_left_out_but_not_lost(tmp_path):
 SLOW_WRITER = """
 import sys, time
 from pathlib import Path
-from absl import flags
-flags.FLAGS.mark_as_parsed()
 from support import report_fixture, tables
 from experiments.tables import cells, writing
 
