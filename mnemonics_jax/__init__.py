@@ -39,8 +39,8 @@ The words used throughout, and the paper's symbols for them:
 
 from typing import TYPE_CHECKING
 
-from mnemonics_jax import lazy
-from mnemonics_jax.version import __version__
+from mnemonics_jax import package
+from mnemonics_jax.package import __version__
 
 if TYPE_CHECKING:
   from mnemonics_jax import (
@@ -95,10 +95,10 @@ _HOMES = {
   "PhaseState": "types",
   "Total": "memory",
   "UserError": "errors",
-  "__version__": "version",
+  "__version__": "package",
   "augment": "nn.augment",
   "networks": "nn.networks",
 }
-__getattr__, __dir__ = lazy.attach(
+__getattr__, __dir__ = package.attach(
   __name__, {name: _HOMES.get(name, name) for name in __all__}
 )

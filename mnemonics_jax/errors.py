@@ -11,12 +11,6 @@ class UserError(ValueError):
   Names of settings stand in backticks, `memory` or `memory=total:5`. The command
   line shows them as its flags; nothing else in a message depends on who reads it.
 
-  >>> error = UserError("phases", "`phases=0` brings nothing new", "use 1 or more")
-  >>> str(error)
-  '`phases=0` brings nothing new; use 1 or more.'
-  >>> error.field
-  'phases'
-
   Attributes:
     field: the setting, argument or file that is wrong.
     problem: what is wrong with it; the beginning of a sentence.
@@ -36,12 +30,7 @@ class UserError(ValueError):
 def check_count(
   field: str, value: Any, least: int = 0, most: int | None = None
 ) -> None:
-  """Refuses what is not a whole number within these bounds.
-
-  >>> check_count("epochs", 1.5)
-  Traceback (most recent call last):
-  mnemonics_jax.errors.UserError: `epochs=1.5` cannot be used; it must be a whole number, 0 or more.
-  """
+  """Refuses what is not a whole number within these bounds."""
   count = int(value) if isinstance(value, numbers.Integral) else None
   if count is not None and least <= count <= (count if most is None else most):
     return
@@ -54,12 +43,7 @@ def check_count(
 
 
 class DiskError(UserError):
-  """The disk does not do what it should, and would not for what comes next.
-
-  >>> error = DiskError("workdir", "`workdir=my_run` is full", "make room")
-  >>> isinstance(error, UserError), str(error)
-  (True, '`workdir=my_run` is full; make room.')
-  """
+  """The disk does not do what it should, and would not for what comes next."""
 
 
 DISK_TROUBLE = (
@@ -71,11 +55,7 @@ DISK_TROUBLE = (
 
 
 def remedy(error: OSError) -> str:
-  """What helps when a file cannot be written.
-
-  >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
-  'make room there'
-  """
+  """What helps when a file cannot be written."""
   if error.errno in (errno.EMFILE, errno.ENFILE):
     return "allow more open files (ulimit -n)"
   if error.errno == errno.EFBIG:

@@ -1,7 +1,7 @@
-"""What work tells while it goes on: events, and one function that hears them.
+"""Events that report progress, and the function that hears them.
 
-A `Report` is any function of an `Event`: the console, a log, a test. Whoever
-wants no news passes `ignore`. Nothing here needs JAX.
+A `Report` is any function of an `Event`: the console, a log, a test. `ignore` drops
+all events. Nothing here needs JAX.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,10 +10,6 @@ from typing import NamedTuple
 
 class RunBegins(NamedTuple):
   """A run is about to train; comes once, before everything else.
-
-  >>> begin = RunBegins(phases=3, seeds=(0, 1), work=(5.0, 1.0, 1.0))
-  >>> len(begin.seeds) * sum(begin.work)  # Of the whole run.
-  14.0
 
   Attributes:
     phases: number of phases, the base phase included.
@@ -29,9 +25,6 @@ class RunBegins(NamedTuple):
 class SeedBegins(NamedTuple):
   """One of the seeds begins, or goes on.
 
-  >>> SeedBegins(0)
-  SeedBegins(seed=0)
-
   Attributes:
     seed: its number.
   """
@@ -41,10 +34,6 @@ class SeedBegins(NamedTuple):
 
 class StepReport(NamedTuple):
   """Where a run is.
-
-  >>> report = StepReport(2, "train", epoch=0, epochs=10, step=3, steps=4)
-  >>> f"{report.stage}: {report.step / report.steps:.0%} of epoch {report.epoch}"
-  'train: 75% of epoch 0'
 
   Attributes:
     phase: index of the phase.
@@ -68,10 +57,6 @@ class StepReport(NamedTuple):
 class PhaseEnds(NamedTuple):
   """A phase is over, and has been tested.
 
-  >>> end = PhaseEnds(1, classes_seen=6, accuracy={"head": 0.81, "nme": 0.84})
-  >>> max(end.accuracy, key=end.accuracy.get)
-  'nme'
-
   Attributes:
     phase: index of the phase.
     classes_seen: the test covers so many classes.
@@ -86,12 +71,6 @@ class PhaseEnds(NamedTuple):
 class Note(NamedTuple):
   """Something a person should know.
 
-  >>> heard = []
-  >>> report: Report = heard.append
-  >>> report(Note("12 files were skipped."))
-  >>> heard
-  [Note(text='12 files were skipped.')]
-
   Attributes:
     text: one or more sentences.
   """
@@ -101,10 +80,6 @@ class Note(NamedTuple):
 
 class DataReport(NamedTuple):
   """How far a data set has been read, fetched or written.
-
-  >>> report = DataReport(done=500, total=2000)
-  >>> f"{report.done / report.total:.0%}"
-  '25%'
 
   Attributes:
     done: images, or bytes.
@@ -120,8 +95,5 @@ Report = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-  """The `Report` of those who do not listen.
-
-  >>> ignore(Note("nobody reads this"))
-  """
+  """The `Report` of those who do not listen."""
   del event

@@ -21,12 +21,6 @@ Variables = dict[str, PyTree]
 class Batch(NamedTuple):
   """Images in [0, 1] with their labels.
 
-  >>> import jax.numpy as jnp
-  >>> batch = Batch(images=jnp.zeros((4, 8, 8, 3)), labels=jnp.arange(4))
-  >>> images, labels = batch
-  >>> images.shape, labels.tolist()
-  ((4, 8, 8, 3), [0, 1, 2, 3])
-
   Attributes:
     images: pixel values in [0, 1].
     labels: class indices in the order in which classes are learned.
@@ -38,12 +32,6 @@ class Batch(NamedTuple):
 
 class Exemplars(NamedTuple):
   """Exemplars as image-shaped parameters (E in the paper).
-
-  >>> import jax.numpy as jnp
-  >>> images, labels = jnp.zeros((3, 8, 8, 3)), jnp.array([0, 1, 0])
-  >>> exemplars = Exemplars(images, labels, mask=labels == 0)
-  >>> exemplars.mask.tolist()
-  [True, False, True]
 
   Attributes:
     images: pixel values in [0, 1]; the part that is optimised.
@@ -58,13 +46,6 @@ class Exemplars(NamedTuple):
 
 class PhaseState(NamedTuple):
   """Everything that crosses from one phase to the next.
-
-  >>> import jax
-  >>> from mnemonics_jax import memory
-  >>> nothing = memory.empty(classes=10, image_shape=(8, 8, 3))
-  >>> state = PhaseState({"params": {}}, nothing, jax.random.key(0), 0, 0)
-  >>> state._replace(phase=1, classes_seen=5).classes_seen
-  5
 
   Attributes:
     variables: Θ with its head and batch statistics.
@@ -83,13 +64,6 @@ class PhaseState(NamedTuple):
 
 class PhaseResult(NamedTuple):
   """What one phase measured.
-
-  >>> confusion = {"final": {"head": np.array([[8, 2], [5, 5]])}}
-  >>> nothing = np.zeros((0, 16)), np.zeros(0, np.int32)
-  >>> result = PhaseResult(0, 2, confusion, 4, 768, {}, {}, nothing, nothing)
-  >>> counts = result.confusion["final"]["head"]
-  >>> int(counts.trace()), int(counts.sum())  # Right, all.
-  (13, 20)
 
   Attributes:
     phase: index of the phase, 0 for the base classes.

@@ -3,11 +3,11 @@
 import pytest
 from support import golden
 
-from mnemonics_jax.version import NUMERICS
+from mnemonics_jax.package import NUMERICS
 
 HINT = (
   "Runs end elsewhere than before. If that is meant: raise NUMERICS in"
-  " mnemonics_jax/version.py, then write the new golden numbers down with"
+  " mnemonics_jax/package.py, then write the new golden numbers down with"
   " `PYTHONPATH=tests:. python -m support.golden`."
 )
 

@@ -5,7 +5,7 @@ Everything is read through `mnemonics_jax.runs`, and nothing needs JAX.
 
 from typing import TYPE_CHECKING
 
-from mnemonics_jax import lazy
+from mnemonics_jax import package
 
 if TYPE_CHECKING:
   from mnemonics_jax.report.console import Console
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = lazy.attach(
+__getattr__, __dir__ = package.attach(
   __name__,
   {
     "Console": "report.console",

@@ -6,7 +6,7 @@ numbers. docs/formats.md describes the files.
 
 from typing import TYPE_CHECKING
 
-from mnemonics_jax import lazy
+from mnemonics_jax import package
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs.exports import export
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = lazy.attach(
+__getattr__, __dir__ = package.attach(
   __name__,
   {
     "BusyError": "runs.lock",

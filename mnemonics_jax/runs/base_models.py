@@ -18,13 +18,13 @@ import numpy as np
 from mnemonics_jax.data.images import checksum
 from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.identity import identity
+from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.parallel import processes
 from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.train import train_model
 from mnemonics_jax.progress import Note
 from mnemonics_jax.runs import checkpoint, convolutions
 from mnemonics_jax.types import Variables
-from mnemonics_jax.version import NUMERICS
 
 
 def train(directory: Path, phase: Phase, stage: Stage) -> Variables:

@@ -10,10 +10,10 @@ from typing import Any
 from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE, DiskError, UserError, remedy
 from mnemonics_jax.identity import identity, restore
+from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.runs import checkpoint_names, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
 from mnemonics_jax.runs.lock import locked
-from mnemonics_jax.version import NUMERICS
 
 # The same data may lie elsewhere now.
 _PLACES = ("data",)

@@ -124,7 +124,7 @@ def _commit() -> dict[str, Any]:
 
   try:
     # Installed below somebody else's repository it is not part of that.
-    git("ls-files", "--error-unmatch", "version.py")
+    git("ls-files", "--error-unmatch", "package.py")
     commit = git("rev-parse", "HEAD")
     changes = git("status", "--porcelain", "--", ".", "../experiments")
   except (OSError, subprocess.CalledProcessError):

@@ -229,10 +229,8 @@ def check(field: dataclasses.Field, value: Any) -> None:
   about, name = field.metadata, field.name
   if value is None and types.NoneType in typing.get_args(field.type):
     return
-  one = kind(field)
+  one = _one(field)
   values = value if isinstance(value, tuple) else (value,)
-  if typing.get_origin(one) is tuple:
-    one = typing.get_args(one)[0]
   for value_ in values:
     if about["choices"] and value_ not in about["choices"]:
       raise UserError(
@@ -244,7 +242,7 @@ def check(field: dataclasses.Field, value: Any) -> None:
       raise UserError(
         name,
         f"`{name}={value_}` cannot be used",
-        f"it must be {_range(about, one)}",
+        f"it must be {allowed(field)}",
       )
   if about["check"]:
     about["check"](value)
@@ -276,19 +274,26 @@ def _in_range(about, value):
   )
 
 
-def _range(about, one):
-  """a whole number from 1 to 15; a number, 0 or more; a number between 0 and 1."""
-  least, most, above, below = (
-    about[name] for name in ("least", "most", "above", "below")
-  )
+def _one(field):
+  """The type of a value, or of each value if there are several."""
+  one = kind(field)
+  return typing.get_args(one)[0] if typing.get_origin(one) is tuple else one
+
+
+def allowed(field: dataclasses.Field) -> str:
+  """The values of a setting in words, such as `a whole number from 1 to 15`."""
+  least, most, above, below = (field.metadata[name] for name in _BOUNDS)
+  word = _WORDS[_one(field)]
   if above == 0 and below is None:
     return "a positive number"
   if above is not None:
-    return f"{_WORDS[one]} between {above} and {below}"
+    return f"{word} between {above} and {below}"
   if least is None:
-    return _WORDS[one]
-  return _WORDS[one] + (
-    f", {least} or more" if most is None else f" from {least} to {most}"
+    return word
+  return (
+    f"{word}, {least} or more"
+    if most is None
+    else f"{word} from {least} to {most}"
   )
 
 

@@ -21,6 +21,7 @@ from mnemonics_jax import memory as memory_lib
 from mnemonics_jax import registry
 from mnemonics_jax.data.sources import SOURCES
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.runs import published
 from mnemonics_jax.settings.declare import (
   Complete,
@@ -29,7 +30,6 @@ from mnemonics_jax.settings.declare import (
   setting,
   unless,
 )
-from mnemonics_jax.version import NUMERICS
 
 PROTOCOL, METHOD, KEPT = "Classes and phases", "Method", "Exemplars and memory"
 TRAINING, READING = "Training", "Reading data"

@@ -12,12 +12,12 @@ import pytest
 from support import interrupted, tiny
 
 from mnemonics_jax.errors import UserError
+from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.runs import BusyError, layout
 from mnemonics_jax.runs import claim as claim_lib
 from mnemonics_jax.runs.claim import claimed as claiming
 from mnemonics_jax.runs.lock import locked
 from mnemonics_jax.settings import resolve
-from mnemonics_jax.version import NUMERICS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"epochs": 2, "memory": "per_class:5", "data": "here"}

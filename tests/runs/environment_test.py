@@ -85,7 +85,7 @@ def package(tmp_path, monkeypatch):
   """A copy of the package's outline, below no repository."""
   package = tmp_path / "repository" / "mnemonics_jax"
   (package / "runs").mkdir(parents=True)
-  (package / "version.py").write_text("")
+  (package / "package.py").write_text("")
   monkeypatch.setattr(
     environment, "__file__", str(package / "runs" / "environment.py")
   )
@@ -118,7 +118,7 @@ def test_the_commit_is_told_and_whether_the_code_differs_from_it(package):
   # One that was started before has not loaded that.
   began = environment.environment()
   assert [began["git_commit"], began["git_dirty"]] == [commit, True]
-  (package / "version.py").write_text("# Changed.")
+  (package / "package.py").write_text("# Changed.")
   later = told()
   assert later[0] != commit and later[1] is True
   assert environment.changes_since(began) == (

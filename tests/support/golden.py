@@ -2,7 +2,7 @@
 
   PYTHONPATH=tests:. python -m support.golden
 
-adds those of the version in `mnemonics_jax/version.py`, or of runs that are new here.
+adds those of the version in `mnemonics_jax/package.py`, or of runs that are new here.
 What is written is never replaced: other numbers are another version.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 from support import tiny
 
 from mnemonics_jax import bilevel, memory, methods, phase
+from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.progress import Event, StepReport
-from mnemonics_jax.version import NUMERICS
 
 PATH = Path(__file__).parents[1] / "golden_numbers.json"
 
