@@ -58,7 +58,7 @@ def describe(
     f" {settings.method} and {settings.exemplars} exemplars in"
     f" {phases} of {_runs(split)} classes, {times}, with"
     f" {settings.net} on {schedule}.{joint}{begin}{views} {_memory(config)}"
-    f" The reported read-out is {registry.READOUTS[readout]} (`{readout}`)."
+    f" The reported read-out is {registry.READOUTS[readout].help} (`{readout}`)."
     f" Results go to {workdir}.\n"
     f"Classes, in the order they are learned: {_classes(stream)}.\n"
     f"Computing on {_devices()}."

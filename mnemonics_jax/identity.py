@@ -21,6 +21,9 @@ _OF_FLAX = ("parent", "name")
 # Files contain the name under which a class was first written. A class that moves
 # gets a line here, {first name: where it is now}, and keeps that name for ever.
 _MOVED: dict[str, str] = {
+  "mnemonics_jax.methods.icarl.ICaRL": "mnemonics_jax.methods.lwf.ICaRL",
+  "mnemonics_jax.methods.icarl.ICaRLBCE": "mnemonics_jax.methods.lwf.ICaRLBCE",
+  "mnemonics_jax.methods.joint.Joint": "mnemonics_jax.methods.base.Joint",
   "mnemonics_jax.nn.batch_norm.BatchNorm": "mnemonics_jax.nn.layers.BatchNorm",
   "mnemonics_jax.nn.jpeg.JpegLoss": "mnemonics_jax.nn.pixels.JpegLoss",
   "mnemonics_jax.nn.networks.Conv": "mnemonics_jax.nn.layers.Conv",

@@ -1,70 +1,158 @@
-"""The names that a run is made of, and what to say about them.
+"""The members of each family by name: methods, networks, codecs, read-outs, ...
 
-For flags, help and reports, which must not wait for JAX: this module imports
-nothing of it. What stands behind the names is in `methods.METHODS`,
-`nn.networks.NETWORKS` and `nn.augment.AUGMENTATIONS`; a test compares.
+An entry says in words what a member does, and where its object is. Flags, help and
+reports read the words without waiting for JAX. `Objects` imports what is asked for.
+
+To add a member, write it in a file of its own and add one entry here. The tests in
+`tests/contracts` then run on it. An entry may also be added at run time:
+
+  registry.METHODS["mine"] = registry.MethodEntry(
+    "my_module:MyMethod", "what it does", "My method", readout="nme"
+  )
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+import dataclasses
+import pkgutil
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-class MethodWords(NamedTuple):
-  """A base method in words.
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """A member of a family.
 
-  >>> METHODS["icarl"].label, METHODS["icarl"].readout
-  ('iCaRL', 'nme')
+  Attributes:
+    home: where its object is, as `module:name`.
+    help: what it does.
+  """
+
+  home: str
+  help: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodEntry(Entry):
+  """A base method.
 
   Attributes:
     label: what people call it.
     readout: the read-out whose numbers are its results.
-    help: what it does.
     finetune: the balanced fine-tune that belongs to it.
   """
 
   label: str
   readout: str
-  help: str
   finetune: str = "none"
 
 
+class Objects(Mapping[str, T]):
+  """The objects of a family by name, each imported when it is asked for."""
+
+  def __init__(self, entries: Mapping[str, Entry]):
+    self._entries = entries
+
+  def __getitem__(self, name: str) -> T:
+    found: Any = pkgutil.resolve_name(self._entries[name].home)
+    return found
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._entries)
+
+  def __len__(self) -> int:
+    return len(self._entries)
+
+
 METHODS = {
-  "bic": MethodWords("BiC", "head", "distillation, then bias correction"),
-  "e2e": MethodWords(
-    "E2E",
-    "head",
+  "bic": MethodEntry(
+    "mnemonics_jax.methods.bic:BiC",
+    "distillation, then bias correction",
+    "BiC",
+    readout="head",
+  ),
+  "e2e": MethodEntry(
+    "mnemonics_jax.methods.e2e:E2E",
     "distillation per old phase, noise on gradients, a fine-tune with a teacher",
+    "E2E",
+    readout="head",
     finetune="all",
   ),
-  "icarl": MethodWords("iCaRL", "nme", "the loss of lwf"),
-  "icarl_bce": MethodWords(
-    "iCaRL with sigmoid outputs", "nme", "the loss of the original iCaRL"
+  "icarl": MethodEntry(
+    "mnemonics_jax.methods.lwf:ICaRL", "the loss of lwf", "iCaRL", readout="nme"
   ),
-  "joint": MethodWords(
-    "upper bound", "head", "the upper bound: keeps all data"
+  "icarl_bce": MethodEntry(
+    "mnemonics_jax.methods.lwf:ICaRLBCE",
+    "the loss of the original iCaRL",
+    "iCaRL with sigmoid outputs",
+    readout="nme",
   ),
-  "lucir": MethodWords(
-    "LUCIR", "head", "cosine head, less-forget constraint, margin ranking"
+  "joint": MethodEntry(
+    "mnemonics_jax.methods.base:Joint",
+    "the upper bound: keeps all data",
+    "upper bound",
+    readout="head",
   ),
-  "lwf": MethodWords("LwF", "head", "distillation, with exemplars"),
+  "lucir": MethodEntry(
+    "mnemonics_jax.methods.lucir:LUCIR",
+    "cosine head, less-forget constraint, margin ranking",
+    "LUCIR",
+    readout="head",
+  ),
+  "lwf": MethodEntry(
+    "mnemonics_jax.methods.lwf:LwF",
+    "distillation, with exemplars",
+    "LwF",
+    readout="head",
+  ),
 }
 
 READOUTS = {
-  "head": "the network's own classifier",
-  "nme": "the nearest mean of exemplars",
+  "head": Entry(
+    "mnemonics_jax.readouts.base:Head", "the network's own classifier"
+  ),
+  "nme": Entry(
+    "mnemonics_jax.readouts.nme:NearestMean", "the nearest mean of exemplars"
+  ),
 }
 
 NETWORKS = {
-  "resnet18": "for ImageNet, 512 features",
-  "resnet32": "for CIFAR, 64 features",
-  "resnet8": "a fifth of the work of resnet32",
+  "resnet18": Entry(
+    "mnemonics_jax.nn.networks:resnet18", "for ImageNet, 512 features"
+  ),
+  "resnet32": Entry(
+    "mnemonics_jax.nn.networks:resnet32", "for CIFAR, 64 features"
+  ),
+  "resnet8": Entry(
+    "mnemonics_jax.nn.networks:resnet8", "a fifth of the work of resnet32"
+  ),
 }
 
 AUGMENTATIONS = {
-  "none": "images as they are",
-  "crop": "shifted by at most a pixel, for digits",
-  "crop_flip": "shifted by at most four pixels, mirrored; for CIFAR",
-  "resized_crop": "a part, enlarged and mirrored; for ImageNet",
+  "none": Entry("mnemonics_jax.nn.augment:NONE", "images as they are"),
+  "crop": Entry(
+    "mnemonics_jax.nn.augment:CROP", "shifted by at most a pixel, for digits"
+  ),
+  "crop_flip": Entry(
+    "mnemonics_jax.nn.augment:CROP_FLIP",
+    "shifted by at most four pixels, mirrored; for CIFAR",
+  ),
+  "resized_crop": Entry(
+    "mnemonics_jax.nn.augment:RESIZED_CROP",
+    "a part, enlarged and mirrored; for ImageNet",
+  ),
+}
+
+CODECS = {
+  "raw": Entry("mnemonics_jax.memory.codecs:Raw", "as they are"),
+  "jpeg": Entry(
+    "mnemonics_jax.memory.codecs:Jpeg",
+    "coded with Pillow, colours at full resolution",
+  ),
+  "webp": Entry(
+    "mnemonics_jax.memory.codecs:WebP",
+    "coded with Pillow; only for exemplars that are chosen",
+  ),
 }
 
 EXEMPLARS = {
@@ -75,12 +163,6 @@ EXEMPLARS = {
 }
 # What learned exemplars begin with: those that are chosen.
 INIT_EXEMPLARS = ("random", "herding")
-
-CODECS = {
-  "raw": "as they are",
-  "jpeg": "coded with Pillow, colours at full resolution",
-  "webp": "coded with Pillow; only for exemplars that are chosen",
-}
 
 REHEARSALS = {
   "once": "each exemplar once an epoch, like a new image",
@@ -142,20 +224,15 @@ FINETUNES = {
 }
 
 
-def choices(words: Mapping[str, str | MethodWords]) -> str:
+def choices(words: Mapping[str, str | Entry]) -> str:
   """Names with what they mean, for `--help`; methods with their read-out.
 
-  >>> choices(READOUTS)
-  "head: the network's own classifier; nme: the nearest mean of exemplars"
-  >>> choices({"lwf": METHODS["lwf"]})
-  'lwf (head): distillation, with exemplars'
-
-  Args:
-    words: one of the tables of this module.
+  >>> choices({"lwf": METHODS["lwf"], "raw": CODECS["raw"]})
+  'lwf (head): distillation, with exemplars; raw: as they are'
   """
-  return "; ".join(
-    f"{name} ({entry.readout}): {entry.help}"
-    if isinstance(entry, MethodWords)
-    else f"{name}: {entry}"
-    for name, entry in words.items()
-  )
+  said = []
+  for name, entry in words.items():
+    judged = f" ({entry.readout})" if isinstance(entry, MethodEntry) else ""
+    help_ = entry.help if isinstance(entry, Entry) else entry
+    said.append(f"{name}{judged}: {help_}")
+  return "; ".join(said)

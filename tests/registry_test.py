@@ -1,28 +1,33 @@
 """Names are listed once, and stand for what the library has."""
 
+import os.path
+
 import numpy as np
 import pytest
 
-from mnemonics_jax import memory, methods, registry
-from mnemonics_jax.nn import augment, networks, transfer
+from mnemonics_jax import registry
+from mnemonics_jax.nn import transfer
+from mnemonics_jax.nn.augment import AUGMENTATIONS
 from mnemonics_jax.phase import config
 
-TABLES = {
-  "METHODS": methods.METHODS,
-  "NETWORKS": networks.NETWORKS,
-  "AUGMENTATIONS": augment.AUGMENTATIONS,
-  "CODECS": memory.CODECS,
-  "CURVES": {"steps", *config._CURVES},
-}
+
+def test_an_object_is_imported_when_it_is_asked_for():
+  entries = {
+    "parts": registry.Entry("os.path:join", "joins names"),
+    "none": registry.Entry("no_such_module:thing", "is nowhere"),
+  }
+  objects = registry.Objects(entries)
+  assert list(objects) == ["parts", "none"] and len(objects) == 2
+  assert objects["parts"]("a", "b") == os.path.join("a", "b")
+  assert objects.get("other") is None
+  with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+    objects["none"]
+  entries["more"] = registry.Entry("os:sep", "a sign")  # At run time.
+  assert "more" in objects
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_names_are_those_of_the_library(name):
-  listed, real = set(getattr(registry, name)), set(TABLES[name])
-  assert listed == real, (
-    f"registry.{name} lacks {sorted(real - listed)} and has"
-    f" {sorted(listed - real)} too many"
-  )
+def test_curves_are_those_of_schedules():
+  assert set(registry.CURVES) == {"steps", *config._CURVES}
 
 
 def test_weight_transfers_can_be_made():
@@ -31,34 +36,19 @@ def test_weight_transfers_can_be_made():
     assert transfer.init(backbone, kind)["Conv_0"]["shift"].shape == (8,)
 
 
-def test_methods_are_reported_by_their_read_out():
-  for name, words in registry.METHODS.items():
-    method = methods.METHODS[name]
-    assert (method.name, method.readout) == (name, words.readout)
-    assert words.readout in registry.READOUTS
-
-
-def test_labels_tell_methods_apart():
-  labels = [words.label for words in registry.METHODS.values()]
-  assert len(set(labels)) == len(labels)
-
-
 def test_learned_exemplars_begin_with_chosen_ones():
   learned = {"mnemonics", "selected"}
   assert set(registry.INIT_EXEMPLARS) == set(registry.EXEMPLARS) - learned
 
 
-def test_methods_networks_and_augmentations_are_values():
+@pytest.mark.parametrize("name", registry.AUGMENTATIONS)
+def test_augmentations_are_values(name):
   """Hashable and equal when made again: compiled programs are shared."""
-  for method in methods.METHODS.values():
-    assert hash(method()) == hash(method()) and method() == method()
-  for make in networks.NETWORKS.values():
-    assert hash(make()) == hash(make()) and make() == make()
-  for transform in augment.AUGMENTATIONS.values():
-    assert hash(transform) == hash(type(transform)(**vars(transform)))
+  transform = AUGMENTATIONS[name]
+  assert hash(transform) == hash(type(transform)(**vars(transform)))
 
 
 def test_choices_are_names_with_their_words():
   said = registry.choices(registry.METHODS)
-  assert all(f"{name} (" in said for name in methods.METHODS)
+  assert all(f"{name} (" in said for name in registry.METHODS)
   assert registry.choices({"a": "one", "b": "two"}) == "a: one; b: two"

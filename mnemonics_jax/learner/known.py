@@ -10,17 +10,14 @@ from jaxtyping import Float, Int, UInt8
 import numpy as np
 
 from mnemonics_jax import memory as memory_lib
-from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.model import Model
-from mnemonics_jax.phase.evaluate import confusion, extract, nme_cosines
+from mnemonics_jax.phase.evaluate import confusion, extract
+from mnemonics_jax.readouts import READOUTS
 from mnemonics_jax.types import PhaseResult, PhaseState
 
 Name = Hashable
-
-# Scales cosines to class means before the softmax of `probabilities`.
-_SHARPNESS = 10
 
 
 class Known(NamedTuple):
@@ -140,29 +137,21 @@ def class_scores(
   images: UInt8[np.ndarray, "n h w c"],
   readout: str,
 ) -> Float[np.ndarray, "n seen"]:
-  """A score per class and image: logits, or cosines to the class means."""
-  if readout not in registry.READOUTS:
+  """The scores of a read-out; `predict` names the class with the highest."""
+  if readout not in READOUTS:
     raise UserError(
       "readout",
       f"`readout={readout}` is not known",
-      f"choose one of {', '.join(registry.READOUTS)}",
+      f"choose one of {', '.join(READOUTS)}",
     )
   features, logits = read(method, known, images)
-  if readout == "head":
-    return logits
-  exemplars, labels = memory_lib.flat(known.state.memory)
-  found, _ = read(method, known, exemplars)
-  return nme_cosines(features, found, labels, len(known.names))
 
+  def exemplars():
+    kept, labels = memory_lib.flat(known.state.memory)
+    return read(method, known, kept)[0], labels
 
-def probabilities(
-  scores: Float[np.ndarray, "n seen"], readout: str
-) -> Float[np.ndarray, "n seen"]:
-  """The softmax of logits, or of cosines times 10."""
-  if readout == "nme":
-    scores = _SHARPNESS * scores
-  likely = np.exp(scores - scores.max(-1, keepdims=True))
-  return likely / likely.sum(-1, keepdims=True)
+  scores = READOUTS[readout]().scores
+  return scores(features, logits, exemplars, len(known.names))
 
 
 def grade(

@@ -24,6 +24,7 @@ from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.augment import AUGMENTATIONS, Augmentation
 from mnemonics_jax.phase import Config, OpenShape, PhaseData, Schedule
 from mnemonics_jax.progress import Report
+from mnemonics_jax.readouts import READOUTS
 from mnemonics_jax.settings import Settings, build, presets
 from mnemonics_jax.types import PhaseState
 
@@ -264,7 +265,7 @@ class Learner(_Recipe):
     the class means. The arguments are those of `predict`.
     """
     scores = self._scores(known, images, readout)
-    return known_lib.probabilities(scores, readout or self.readout)
+    return READOUTS[readout or self.readout]().probabilities(scores)
 
   def features(self, known: Known, images: Any) -> Float[np.ndarray, "n d"]:
     """The network's features of images, which the head takes."""

@@ -1,4 +1,4 @@
-"""What is kept of old classes: a budget, codecs, and a store that obeys them.
+"""The exemplar memory: a budget, codecs, and a store of coded images.
 
 >>> import numpy as np
 >>> from mnemonics_jax import memory

@@ -1,7 +1,10 @@
-"""How images are kept: as they are, or as the codes that Pillow makes of them.
+"""Codecs: how the memory stores images, raw or as Pillow codes them.
 
-What all codes of a kind share (tables, sizes) is no part of them: a decoder puts
-it in front again. Codes end by themselves, so bytes of codes are all there is.
+Headers that are equal for all images are stored once and put back when decoding.
+Only the remaining bytes, the codes, count against the memory budget.
+
+To add a codec, write a class with the methods of `Codec` in a file of its own, and
+add an entry to `registry.CODECS`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +13,13 @@ import dataclasses
 import functools
 import io
 import re
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Int, UInt8
 import numpy as np
 from PIL import Image
 
+from mnemonics_jax import registry
 from mnemonics_jax.errors import UserError
 
 Shape = tuple[int, int, int]
@@ -23,11 +27,6 @@ Shape = tuple[int, int, int]
 
 class Codes(NamedTuple):
   """Codes of images, one after the other.
-
-  >>> black = np.zeros((2, 8, 8, 3), np.uint8)
-  >>> codes = Raw().encode(black)
-  >>> codes.data.shape, codes.sizes.tolist()
-  ((384,), [192, 192])
 
   Attributes:
     data: bytes of all codes.
@@ -39,7 +38,7 @@ class Codes(NamedTuple):
 
   @classmethod
   def of(cls, codes: Sequence[bytes]) -> "Codes":
-    """Codes that are still apart."""
+    """Joins the codes of single images."""
     data = np.frombuffer(b"".join(codes), np.uint8)
     return cls(data, np.array([len(code) for code in codes], np.int64))
 
@@ -50,26 +49,24 @@ class Codes(NamedTuple):
 
 @runtime_checkable
 class Codec(Protocol):
-  """A way to keep images; a frozen dataclass, so that a run can be named by it.
+  """A way to store images. A frozen dataclass, since the hash of a run has it.
 
-  >>> codec: Codec = Jpeg(75)
-  >>> codec.suffix, str(codec)
-  ('.jpg', 'jpeg:75')
+  It has no field, or one: a quality. `str` gives the text that `parse_codec` reads.
 
   Attributes:
     suffix: of a file with one image.
-    exact: whether images come back as they were.
+    exact: whether images come back unchanged.
   """
 
   suffix: str
   exact: bool
 
   def check(self, shape: Shape) -> None:
-    """Refuses images that it has no codes for."""
+    """Refuses images that it cannot code."""
     ...
 
   def shared(self, shape: Shape) -> bytes:
-    """What all codes of images of a shape have in common, and do not contain."""
+    """The bytes that all files of this shape share and that codes leave out."""
     ...
 
   def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Codes:
@@ -77,7 +74,7 @@ class Codec(Protocol):
     ...
 
   def decode(self, codes: Codes, shape: Shape) -> UInt8[np.ndarray, "n h w c"]:
-    """The images that codes stand for."""
+    """The images of codes."""
     ...
 
   def to_file(self, code: UInt8[np.ndarray, " bytes"], shape: Shape) -> bytes:
@@ -85,18 +82,13 @@ class Codec(Protocol):
     ...
 
   def from_file(self, content: bytes, shape: Shape) -> bytes:
-    """The code in such a file; ValueError if it is not one of this codec."""
+    """The code in such a file; ValueError if another codec wrote it."""
     ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-  """Pixels as they are.
-
-  >>> images = np.arange(192, dtype=np.uint8).reshape(1, 8, 8, 3)
-  >>> bool((round_trip(Raw(), images) == images).all())
-  True
-  """
+  """Pixels as they are; a PNG outside."""
 
   suffix = ".png"
   exact = True
@@ -128,45 +120,58 @@ class Raw:
 
 
 @dataclasses.dataclass(frozen=True)
-class Jpeg:
-  """JPEG without chroma subsampling; all codes share tables and headers.
-
-  >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
-  >>> int(Jpeg(75).encode(images).sizes[0])  # One grey block, and its end.
-  5
-  >>> round_trip(Jpeg(75), images)[0, 0, 0].tolist()
-  [200, 200, 200]
+class _Pillow:
+  """What the lossy formats of Pillow have in common.
 
   Attributes:
     quality: 1 to 100, as Pillow has it.
+    kind: Pillow's name of the format.
+    options: of Pillow, beside the quality.
+    channels: numbers of channels that the format has.
   """
 
   quality: int = 75
-  suffix = ".jpg"
+  kind: ClassVar[str]
+  options: ClassVar[Mapping[str, Any]] = {}
+  channels: ClassVar[tuple[int, ...]]
   exact = False
 
   def __post_init__(self):
-    _check_quality(self)
+    if not 1 <= self.quality <= 100:
+      raise UserError(
+        "codec",
+        f"`codec={self}` cannot be used",
+        "the quality must lie between 1 and 100",
+      )
 
   def check(self, shape: Shape) -> None:
-    _check_channels(self, shape, (1, 3))
+    if shape[-1] not in self.channels:
+      raise UserError(
+        "codec",
+        f"`codec={self}` has no images of {shape[-1]} channels",
+        "use `codec=raw`",
+      )
 
   def shared(self, shape: Shape) -> bytes:
-    return _jpeg_header(self.quality, shape)
+    raise NotImplementedError
 
   def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Codes:
-    return _encode(self, images)
+    shape = images.shape[1:]
+    code = lambda image: self.from_file(self.write(image), shape)
+    return Codes.of(_each(code, images))
 
   def decode(self, codes: Codes, shape: Shape) -> UInt8[np.ndarray, "n h w c"]:
-    return _decode(self, codes, shape)
+    image = lambda code: self.read(self.to_file(code, shape), shape)
+    found = _each(image, codes.apart() if len(codes.sizes) else [])
+    return np.array(found, np.uint8).reshape(-1, *shape)
 
   def write(self, image: UInt8[np.ndarray, "h w c"]) -> bytes:
     """The file of an image."""
-    return _write(image, "JPEG", quality=self.quality, subsampling=0)
+    return _write(image, self.kind, quality=self.quality, **self.options)
 
   def read(self, content: bytes, shape: Shape) -> UInt8[np.ndarray, "h w c"]:
     """The image in a file."""
-    return _read(content, "JPEG", shape)
+    return _read(content, self.kind, shape)
 
   def to_file(self, code: UInt8[np.ndarray, " bytes"], shape: Shape) -> bytes:
     return self.shared(shape) + code.tobytes()
@@ -178,7 +183,20 @@ class Jpeg:
     return content[len(header) :]
 
   def __str__(self) -> str:
-    return f"jpeg:{self.quality}"
+    return f"{self.kind.lower()}:{self.quality}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Jpeg(_Pillow):
+  """JPEG without chroma subsampling; all codes share tables and headers."""
+
+  suffix = ".jpg"
+  kind = "JPEG"
+  options: ClassVar[Mapping[str, Any]] = {"subsampling": 0}
+  channels = (1, 3)
+
+  def shared(self, shape: Shape) -> bytes:
+    return _jpeg_header(self.quality, shape)
 
 
 @functools.lru_cache
@@ -190,128 +208,59 @@ def _jpeg_header(quality: int, shape: Shape) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True)
-class WebP:
-  """Lossy WebP; all codes share what names the format.
+class WebP(_Pillow):
+  """Lossy WebP; all codes share the header that names the format."""
 
-  >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
-  >>> bool(abs(round_trip(WebP(75), images).astype(int) - 200).max() < 4)
-  True
-
-  Attributes:
-    quality: 1 to 100, as Pillow has it.
-  """
-
-  quality: int = 75
   suffix = ".webp"
-  exact = False
-
-  def __post_init__(self):
-    _check_quality(self)
-
-  def check(self, shape: Shape) -> None:
-    _check_channels(self, shape, (3,))
+  kind = "WEBP"
+  channels = (3,)
 
   def shared(self, shape: Shape) -> bytes:
     del shape
     return b"RIFF" + bytes(4) + b"WEBPVP8 "  # The length follows from the code.
 
-  def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Codes:
-    return _encode(self, images)
-
-  def decode(self, codes: Codes, shape: Shape) -> UInt8[np.ndarray, "n h w c"]:
-    return _decode(self, codes, shape)
-
-  def write(self, image: UInt8[np.ndarray, "h w c"]) -> bytes:
-    """The file of an image."""
-    return _write(image, "WEBP", quality=self.quality)
-
-  def read(self, content: bytes, shape: Shape) -> UInt8[np.ndarray, "h w c"]:
-    """The image in a file."""
-    return _read(content, "WEBP", shape)
-
   def to_file(self, code: UInt8[np.ndarray, " bytes"], shape: Shape) -> bytes:
-    header = self.shared(shape)
-    length = len(header) + len(code) - 8  # Of what comes after it.
-    return header[:4] + length.to_bytes(4, "little") + header[8:] + bytes(code)
+    content = super().to_file(code, shape)
+    length = len(content) - 8  # Of what comes after it.
+    return content[:4] + length.to_bytes(4, "little") + content[8:]
 
   def from_file(self, content: bytes, shape: Shape) -> bytes:
-    header = self.shared(shape)
-    if content[:4] + bytes(4) + content[8 : len(header)] != header:
-      raise ValueError(f"it is not a file of {self}")
-    return content[len(header) :]
-
-  def __str__(self) -> str:
-    return f"webp:{self.quality}"
+    return super().from_file(content[:4] + bytes(4) + content[8:], shape)
 
 
-CODECS: Mapping[str, type] = {"raw": Raw, "jpeg": Jpeg, "webp": WebP}
-"""By the name with which a text begins, see `parse_codec`."""
+# Classes: `Codec` cannot say that they are dataclasses.
+CODECS: Mapping[str, Any] = registry.Objects(registry.CODECS)
 
 
 def parse_codec(text: str | Codec) -> Codec:
-  """Reads what `str` makes of a codec; a codec itself passes.
-
-  >>> parse_codec("jpeg:90"), parse_codec("jpeg"), parse_codec("raw")
-  (Jpeg(quality=90), Jpeg(quality=75), Raw())
-  """
+  """Reads what `str` makes of a codec, such as `jpeg:90`; a codec itself passes."""
   if not isinstance(text, str):
     return text
-  parts = re.fullmatch(r"(raw|(jpeg|webp)(?::([0-9]{1,9}))?)", text)
-  if parts is None:
+  parts = re.fullmatch(r"(\w+)(?::([0-9]{1,9}))?", text)
+  name, quality = parts.groups() if parts else ("", None)
+  made = CODECS.get(name)
+  if made is None or (quality and not dataclasses.fields(made)):
+    forms = [
+      f"{name}:Q" if dataclasses.fields(cls) else name
+      for name, cls in CODECS.items()
+    ]
     raise UserError(
       "codec",
       f"`codec={text}` is not known",
-      "use raw, jpeg:Q or webp:Q with a quality Q from 1 to 100",
+      f"use {', '.join(forms)}, where Q is a quality from 1 to 100",
     )
-  if parts[2] is None:
-    return Raw()
-  return CODECS[parts[2]](*([int(parts[3])] if parts[3] else []))
+  return made(int(quality)) if quality else made()
 
 
 def round_trip(
   codec: Codec, images: UInt8[np.ndarray, "n h w c"]
 ) -> UInt8[np.ndarray, "n h w c"]:
-  """What is left of images when they are kept.
-
-  >>> noise = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), np.uint8)
-  >>> bool((round_trip(Jpeg(75), noise) == noise).all())
-  False
-  """
+  """Images as the memory gives them back."""
   return codec.decode(codec.encode(images), images.shape[1:])
 
 
-def _check_quality(codec):
-  if not 1 <= codec.quality <= 100:
-    raise UserError(
-      "codec",
-      f"`codec={codec}` cannot be used",
-      "the quality must lie between 1 and 100",
-    )
-
-
-def _check_channels(codec, shape, known):
-  if shape[-1] not in known:
-    raise UserError(
-      "codec",
-      f"`codec={codec}` has no images of {shape[-1]} channels",
-      "use `codec=raw`",
-    )
-
-
-def _encode(codec, images):
-  shape = images.shape[1:]
-  code = lambda image: codec.from_file(codec.write(image), shape)
-  return Codes.of(_each(code, images))
-
-
-def _decode(codec, codes, shape):
-  image = lambda code: codec.read(codec.to_file(code, shape), shape)
-  found = _each(image, codes.apart() if len(codes.sizes) else [])
-  return np.array(found, np.uint8).reshape(-1, *shape)
-
-
 def _each(function, items):
-  """Pillow lets go of the interpreter's lock while it works."""
+  """Applies a function in threads: Pillow releases the interpreter's lock."""
   with concurrent.futures.ThreadPoolExecutor() as pool:
     return list(pool.map(function, items))
 

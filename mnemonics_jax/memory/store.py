@@ -16,19 +16,13 @@ from mnemonics_jax.memory.codecs import Codec, Codes, Raw
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Memory:
-  """What a learner keeps of old classes: codes of images, class after class.
-
-  >>> from mnemonics_jax import memory
-  >>> kept = memory.empty(classes=10, image_shape=(8, 8, 3))
-  >>> kept = memory.insert(kept, 7, np.zeros((2, 8, 8, 3), np.uint8))
-  >>> kept.images.shape, kept.labels.tolist()
-  ((2, 8, 8, 3), [7, 7])
+  """The exemplars of old classes: codes of images, class after class.
 
   Attributes:
     codes: of all exemplars, as `codec` makes them.
-    counts: how many of them each class has.
+    counts: number of exemplars of each class.
     image_shape: height, width and channels.
-    codec: how images are kept.
+    codec: how images are stored.
   """
 
   codes: Codes
@@ -67,12 +61,7 @@ class Memory:
 def empty(
   classes: int, image_shape: tuple[int, int, int], codec: Codec = Raw()
 ) -> Memory:
-  """Memory of so many classes, with nothing in it.
-
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> memory.images.shape, memory.counts.tolist()
-  ((0, 8, 8, 1), [0, 0])
-  """
+  """A memory for this many classes, without exemplars."""
   nothing = Codes(np.zeros(0, np.uint8), np.zeros(0, np.int64))
   return Memory(nothing, np.zeros(classes, np.int32), image_shape, codec)
 
@@ -80,12 +69,7 @@ def empty(
 def insert(
   memory: Memory, label: int, images: UInt8[np.ndarray, "n h w c"]
 ) -> Memory:
-  """Memory in which class `label` holds exactly `images`.
-
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8)).counts.tolist()
-  [0, 2]
-  """
+  """The memory in which class `label` holds exactly `images`."""
   return store(memory, images, np.full(len(images), label))
 
 
@@ -94,13 +78,7 @@ def store(
   images: UInt8[np.ndarray, "n h w c"],
   labels: Int[np.ndarray, " n"],
 ) -> Memory:
-  """Memory in which each class of `labels` holds exactly its images.
-
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> images = np.ones((4, 8, 8, 1), np.uint8)
-  >>> store(memory, images, np.array([0, 1, 1, 1])).counts.tolist()
-  [1, 3]
-  """
+  """The memory in which each class of `labels` holds exactly its images."""
   order = np.argsort(labels, kind="stable")
   new = Memory(
     memory.codec.encode(images[order]),
@@ -121,18 +99,13 @@ def discard(
 ) -> Memory:
   """Drops images from every class that has more than it may keep.
 
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> memory = insert(memory, 0, np.ones((3, 8, 8, 1), np.uint8))
-  >>> discard(np.random.default_rng(0), memory, allowance=2).counts.tolist()
-  [2, 0]
-
   Args:
-    rng: decides which images stay; None keeps the first ones, which are the best
-      where herding has chosen them.
-    memory: what there is.
+    rng: draws the images that stay; None keeps the first ones, which are the best
+      if herding chose them.
+    memory: before.
     allowance: images that a class may keep.
-    apart: of so many images of a class, how many of the first shrink among
-      themselves.
+    apart: maps a number of images of a class to how many of the first ones shrink
+      among themselves.
     bytes_allowance: bytes that their codes may take; None for any number.
   """
   parts, same = [], True
@@ -154,15 +127,11 @@ def staying(
   apart: Callable[[int], int] = lambda count: 0,
   bytes_allowance: int | None = None,
 ) -> Int[np.ndarray, " kept"]:
-  """Rows of a class that stay when it may keep only so much.
-
-  >>> sizes = np.array([300, 500, 400])
-  >>> staying(None, sizes, allowance=5, bytes_allowance=900).tolist()
-  [0, 1]
+  """Rows of a class that stay; the arguments are those of `discard`.
 
   Args:
-    rng: see `discard`, and so are the others.
-    sizes: bytes of each code.
+    rng: draws, or None.
+    sizes: bytes of each code of the class.
     allowance: images.
     apart: how many of the first shrink among themselves.
     bytes_allowance: bytes.
@@ -182,7 +151,7 @@ def staying(
     some = first[: apart(number)]
     return np.concatenate([some, np.sort(others[: number - len(some)])])
 
-  # A choice of fewer is a part of a choice of more.
+  # The rows that stay for a smaller number are among those for a larger one.
   for number in range(min(count, allowance), 0, -1):
     if fits(rows := best(number)):
       return rows
@@ -195,7 +164,7 @@ def staying(
 
 
 def _assembled(memory, parts: Iterable[Codes]) -> Memory:
-  """Memory with these codes of its classes; copies each of them once."""
+  """The memory with these codes of its classes; copies each of them once."""
   data, sizes = zip(*parts, strict=True)
   counts = np.array([len(part) for part in sizes], np.int32)
   codes = Codes(np.concatenate(data), np.concatenate(sizes))
@@ -205,34 +174,16 @@ def _assembled(memory, parts: Iterable[Codes]) -> Memory:
 def flat(
   memory: Memory,
 ) -> tuple[UInt8[np.ndarray, "n h w c"], Int[np.ndarray, " n"]]:
-  """All exemplars in class order, with their labels.
-
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> images, labels = flat(insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8)))
-  >>> images.shape, labels.tolist()
-  ((2, 8, 8, 1), [1, 1])
-  """
+  """All exemplars in class order, with their labels."""
   return memory.images, memory.labels
 
 
 def replace(memory: Memory, images: UInt8[np.ndarray, "n h w c"]) -> Memory:
-  """Memory whose exemplars, in the order of `flat`, are `images`.
-
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> memory = insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8))
-  >>> images, _ = flat(memory)
-  >>> replace(memory, 9 * images).images[:, 0, 0, 0].tolist()
-  [9, 9]
-  """
+  """The memory whose exemplars, in the order of `flat`, are `images`."""
   return dataclasses.replace(memory, codes=memory.codec.encode(images))
 
 
 def size_bytes(memory: Memory) -> int:
-  """Bytes of the exemplars; what their codes share counts once.
-
-  >>> memory = empty(classes=2, image_shape=(8, 8, 1))
-  >>> size_bytes(insert(memory, 1, np.ones((2, 8, 8, 1), np.uint8)))
-  128
-  """
+  """Bytes of the exemplars; the header that all codes share counts once."""
   shared = memory.codec.shared(memory.image_shape)
   return memory.codes.data.size + (len(shared) if memory.counts.any() else 0)

@@ -1,16 +1,15 @@
-"""The base methods, one file each; `base` tells how to add one."""
+"""The base methods. `base` says what a method is and how to add one."""
 
-from mnemonics_jax.methods.base import Classes, Method
+from collections.abc import Mapping
+
+from mnemonics_jax import registry
+from mnemonics_jax.methods.base import Classes, Joint, Method
 from mnemonics_jax.methods.bic import BiC
 from mnemonics_jax.methods.e2e import E2E
-from mnemonics_jax.methods.icarl import ICaRL, ICaRLBCE
-from mnemonics_jax.methods.joint import Joint
 from mnemonics_jax.methods.lucir import LUCIR
-from mnemonics_jax.methods.lwf import LwF
+from mnemonics_jax.methods.lwf import ICaRL, ICaRLBCE, LwF
 
-METHODS: dict[str, type[Method]] = {
-  cls.name: cls for cls in (LwF, ICaRL, ICaRLBCE, E2E, BiC, LUCIR, Joint)
-}
+METHODS: Mapping[str, type[Method]] = registry.Objects(registry.METHODS)
 
 __all__ = [
   "E2E",

@@ -1,8 +1,8 @@
 """What a base method is: a loss, a read-out, and hooks around a phase.
 
-A method is a small frozen dataclass: hashable, so that programs compiled for
-it are reused, with its hyper-parameters as fields. The defaults below are the
-plain choices; a method overrides what makes it itself:
+A method is a small frozen dataclass whose fields are its hyper-parameters. Equal
+methods share compiled programs. The defaults below train with plain
+cross-entropy; a method overrides what it does differently:
 
 >>> import jax.numpy as jnp
 >>> @dataclasses.dataclass(frozen=True)
@@ -16,8 +16,7 @@ plain choices; a method overrides what makes it itself:
 ...     return ce + self.weight * size, {"cross_entropy": ce, "size": size}
 
 `phase.Config(network, SmallFeatures(), stream.shape)` runs it. To choose it on the
-command line, give it a file beside this one, a line in `methods.METHODS`, and
-its words in `registry.METHODS`; flags, reports and tests read those.
+command line, give it a file beside this one and an entry in `registry.METHODS`.
 """
 
 from collections.abc import Callable
@@ -37,16 +36,11 @@ from mnemonics_jax.types import Variables
 class Classes(NamedTuple):
   """Which classes a phase knows, as masks over all classes of the run.
 
-  >>> import jax.numpy as jnp
-  >>> first, second, _ = jnp.eye(3, dtype=bool)
-  >>> Classes(old=first, new=second).seen.tolist()
-  [True, True, False]
-
   Attributes:
     old: learned in earlier phases.
     new: arriving in this one.
-    phases: for each phase of the run the classes that arrive in it; None where
-      nobody asks.
+    phases: the classes that arrive in each phase of the run; None where no method
+      needs them.
   """
 
   old: Bool[Array, " classes"]
@@ -60,10 +54,7 @@ class Classes(NamedTuple):
 
   @property
   def old_phases(self) -> Bool[Array, "phases classes"]:
-    """The old classes of each phase; none of phases that are to come.
-
-    Where phases are not known, all old classes are of one.
-    """
+    """The old classes of each phase; without `phases`, all as one phase."""
     return self.old[None] if self.phases is None else self.phases & self.old
 
 
@@ -71,20 +62,12 @@ class Classes(NamedTuple):
 class Method:
   """Plain replay: cross-entropy over all seen classes.
 
-  >>> import jax.numpy as jnp
-  >>> old, new, _ = jnp.eye(3, dtype=bool)
-  >>> logits = jnp.log(jnp.array([[1.0, 3.0, 9.0]]))
-  >>> outputs = Outputs(jnp.zeros((1, 2)), logits, logits)
-  >>> loss, _ = Method().loss(outputs, None, jnp.array([0]), Classes(old, new))
-  >>> round(float(loss), 4)  # log 4: one of four chances.
-  1.3863
-
   Attributes:
-    name: what the command line calls it.
+    name: its name on the command line.
     readout: the read-out whose numbers are the method's results.
     joint: whether it may see the raw data of old classes (upper bound only).
-    holdout: share of the exemplars kept out of training for good, which
-      `calibrate` takes.
+    holdout: share of the exemplars that training never sees; `calibrate` gets it.
+    last_relu: whether the network of the authors' code ends with a ReLU.
     head: the classifier it is defined with.
     distill: whether the old model's knowledge enters the loss.
   """
@@ -93,8 +76,13 @@ class Method:
   readout: ClassVar[str] = "head"
   joint: ClassVar[bool] = False
   holdout: ClassVar[float] = 0.0
+  last_relu: ClassVar[bool] = True
   head: Head = LinearHead()
   distill: bool = True
+
+  def reference(self) -> "Method":
+    """The method as the authors' code has it, where that differs from ours."""
+    return self
 
   def begin_run(self, variables: Variables) -> Variables:
     """Adds the arrays the method keeps beside the model."""
@@ -136,14 +124,14 @@ class Method:
   def gradients(
     self, batch_size: int, key: Array | int
   ) -> optax.GradientTransformation:
-    """What becomes of a batch's mean gradient before SGD takes it."""
+    """Changes the mean gradient of a batch before SGD uses it."""
     del batch_size, key
     return optax.identity()
 
   def begin_finetune(
     self, variables: Variables, classes: Classes
   ) -> tuple[Variables | None, Classes]:
-    """Who teaches the balanced fine-tune of Θ, and the classes of its loss."""
+    """The teacher of the balanced fine-tune of Θ, and the classes of its loss."""
     del variables
     return None, classes
 
@@ -154,6 +142,15 @@ class Method:
     labels: Int[np.ndarray, " n"],
     classes: Classes,
   ) -> Variables:
-    """Corrects the trained model on held-out data, everything else frozen."""
+    """Fits a correction of the trained model on held-out exemplars."""
     del logits, labels, classes
     return variables
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint(Method):
+  """The upper bound: cross-entropy on the raw data of all seen classes."""
+
+  name: ClassVar[str] = "joint"
+  joint: ClassVar[bool] = True
+  last_relu: ClassVar[bool] = False

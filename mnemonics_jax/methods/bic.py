@@ -15,13 +15,10 @@ from mnemonics_jax.methods.base import Classes, Method
 class BiC(Method):
   """Distillation in stage 1, a two-parameter bias layer per phase in stage 2.
 
-  >>> BiC().holdout  # Of the exemplars, to fit the bias layer with.
-  0.1
-
   Attributes:
     temperature: τ of the distillation.
-    ridge: pull of (α, β) to (1, 0), worth this many held-out images; keeps the
-      fit sane when there is only a handful of them.
+    ridge: pull of (α, β) to (1, 0), worth this many held-out images; it matters
+      when there is only a handful of them.
   """
 
   name: ClassVar[str] = "bic"
@@ -72,20 +69,8 @@ def fit_bias(
 ) -> Float[np.ndarray, "2"]:
   """(α, β) of the new classes that minimise cross-entropy; a convex problem.
 
-  Solved on the host: two unknowns, a few hundred logits whose number changes
-  from phase to phase.
-
-  >>> logits = np.log([[1.0, 6.0], [6.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
-  >>> classes = Classes(*jnp.eye(2, dtype=bool))  # One old, one new.
-  >>> alpha, beta = fit_bias(logits, np.array([0, 0, 0, 1]), classes, ridge=0.1)
-  >>> bool(beta < 0)  # The new class was said too often.
-  True
-
-  Args:
-    logits: of held-out images, for all classes of the run.
-    labels: their classes.
-    classes: old and new ones.
-    ridge: pull to (1, 0), worth this many images.
+  Solved on the host: two unknowns, and a few hundred logits whose number changes
+  from phase to phase. `ridge` pulls to (1, 0), worth that many images.
   """
   from scipy import optimize, special  # Slow to import, and only BiC needs it.
 

@@ -13,19 +13,15 @@ from mnemonics_jax.methods.base import Method
 
 @dataclasses.dataclass(frozen=True)
 class E2E(Method):
-  """Cross-distilled loss, noise on gradients, and a taught fine-tune.
+  """Cross-distilled loss, noise on gradients, and a fine-tune with a teacher.
 
-  The balanced fine-tune belongs to the method, which is why the command line
-  switches it on: `phase.Config(network, E2E(), stream.shape, finetune="all")`.
-
-  >>> E2E(noise=0.0).temperature
-  2.0
+  The balanced fine-tune is a part of the method. Commands switch it on; in Python,
+  say `phase.Config(network, E2E(), stream.shape, finetune="all")`.
 
   Attributes:
     temperature: T of the distillation.
-    noise: η, the variance of the noise that is added to the first gradient. As
-      in the authors' code, that is the gradient summed over a batch; its mean
-      gets so much less.
+    noise: η, the variance of the noise on the first gradient. As in the authors'
+      code, that is the gradient summed over a batch, not its mean.
     noise_decay: γ; after t steps the variance is η / (1 + t)^γ.
   """
 
@@ -46,12 +42,12 @@ class E2E(Method):
     return ce + kd, {"cross_entropy": ce, "distillation": kd}
 
   def gradients(self, batch_size, key):
-    """Adds noise that becomes less from step to step (Neelakantan et al. 2015)."""
+    """Adds noise that decays with the steps (Neelakantan et al. 2015)."""
     if not self.noise:
       return optax.identity()
     return optax.add_noise(self.noise / batch_size**2, self.noise_decay, key)
 
   def begin_finetune(self, variables, classes):
-    """The model before it teaches, now also what it says of the new classes."""
+    """The model before the fine-tune teaches it, new classes included."""
     taught = classes._replace(old=classes.seen, new=jnp.zeros_like(classes.new))
     return variables if self.distill else None, taught

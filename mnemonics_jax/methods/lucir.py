@@ -15,27 +15,31 @@ from mnemonics_jax.nn.heads import CosineHead, Head, imprint
 class LUCIR(Method):
   """Cosine head, imprinted new rows, frozen old rows, three losses.
 
-  >>> index = jnp.arange(100)
-  >>> classes = Classes(old=index < 50, new=(index >= 50) & (index < 60))
-  >>> round(float(LUCIR().less_forget_weight(classes)), 2)  # 5 √(50 / 10)
-  11.18
+  The authors' code, which made the published numbers, averages the margin loss
+  over the K classes and begins with σ = 1. Short schedules need our σ = 10.
 
   Attributes:
     less_forget_base: λ_base; 5 on CIFAR, 10 on ImageNet.
-    top: K, the hardest new classes each old sample is held away from.
+    top: K, the hardest new classes that each old sample is held away from.
     margin: by how much.
     ranking_weight: weight of the margin ranking loss.
-    reduction: of that loss over the K classes: `sum` is the paper's equation,
-      `mean` its code.
+    reduction: of that loss over the K classes, `sum` (Eq. 8) or `mean`.
   """
 
   name: ClassVar[str] = "lucir"
+  last_relu: ClassVar[bool] = False
   head: Head = CosineHead()
   less_forget_base: float = 5.0
   top: int = 2
   margin: float = 0.5
   ranking_weight: float = 1.0
   reduction: str = "sum"
+
+  def reference(self):
+    """With the mean over K classes and σ = 1."""
+    return dataclasses.replace(
+      self, reduction="mean", head=CosineHead(sigma=1.0)
+    )
 
   def begin_phase(self, variables, means, classes):
     """Imprints new rows, as long as the old ones are on average."""
@@ -51,7 +55,7 @@ class LUCIR(Method):
     return classes.new
 
   def less_forget_weight(self, classes: Classes) -> Float[Array, ""]:
-    """λ_i = λ_base · sqrt(n_old / n_new): grows with what is to be kept."""
+    """λ_i = λ_base · sqrt(n_old / n_new): grows with the number of old classes."""
     ratio = classes.old.sum() / jnp.maximum(classes.new.sum(), 1)
     return self.less_forget_base * jnp.sqrt(ratio)
 

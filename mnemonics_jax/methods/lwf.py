@@ -1,7 +1,10 @@
-"""Learning without Forgetting (Li & Hoiem 2016), with exemplars."""
+"""Distillation from the old model: LwF, and iCaRL in both of its forms."""
 
 import dataclasses
 from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
 
 from mnemonics_jax import losses
 from mnemonics_jax.methods.base import Method
@@ -9,14 +12,11 @@ from mnemonics_jax.methods.base import Method
 
 @dataclasses.dataclass(frozen=True)
 class LwF(Method):
-  """L_all = λ·L_c + (1 − λ)·L_d (Eq. 3 of Liu et al. 2020).
-
-  >>> LwF(balance=0.7).readout
-  'head'
+  """L_all = λ·L_c + (1 − λ)·L_d, Eq. 3 of Liu et al. 2020 (Li & Hoiem 2016).
 
   Attributes:
     balance: λ, the weight of the cross-entropy.
-    temperature: τ, by which old and new logits are softened.
+    temperature: τ, which softens old and new logits.
   """
 
   name: ClassVar[str] = "lwf"
@@ -33,3 +33,28 @@ class LwF(Method):
     )
     loss = self.balance * ce + (1 - self.balance) * kd
     return loss, {"cross_entropy": ce, "distillation": kd}
+
+
+@dataclasses.dataclass(frozen=True)
+class ICaRL(LwF):
+  """iCaRL as Liu et al. 2020 compare it: LwF's loss, the nearest-mean read-out."""
+
+  name: ClassVar[str] = "icarl"
+  readout: ClassVar[str] = "nme"
+
+
+@dataclasses.dataclass(frozen=True)
+class ICaRLBCE(Method):
+  """iCaRL as Rebuffi et al. 2017 define it: sigmoids with soft targets."""
+
+  name: ClassVar[str] = "icarl_bce"
+  readout: ClassVar[str] = "nme"
+
+  def loss(self, student, teacher, labels, classes):
+    """Sigmoid cross-entropy; the old model gives the targets of old classes."""
+    targets = jax.nn.one_hot(labels, student.logits.shape[-1])
+    if teacher is not None and self.distill:
+      old = jax.nn.sigmoid(teacher.logits)
+      targets = jnp.where(classes.old, old, targets)
+    loss = losses.binary_cross_entropy(student.logits, targets, classes.seen)
+    return loss, {"binary_cross_entropy": loss}

@@ -2,17 +2,19 @@
 
 Each is a hashable description that maps a batch to a batch of the same shape
 and type, so it serves uint8 training images and float exemplars alike (it is
-differentiable in the pixels). Another one is a class here or elsewhere, a line
-in `AUGMENTATIONS`, and its sentence in `registry.AUGMENTATIONS`.
+differentiable in the pixels). To add one, write a class here or in a file of its
+own, and add an entry to `registry.AUGMENTATIONS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 
 import jax
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Num
+
+from mnemonics_jax import registry
 
 Images = Num[Array, "n h w c"]
 Augmentation = Callable[[Array, Images], Images]
@@ -105,9 +107,11 @@ class ResizedCrop:
     return resized.astype(image.dtype)
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {
-  "none": NoAugmentation(),
-  "crop": CropFlip(pad=1, mirror=False),
-  "crop_flip": CropFlip(),
-  "resized_crop": ResizedCrop(),
-}
+NONE = NoAugmentation()
+CROP = CropFlip(pad=1, mirror=False)
+CROP_FLIP = CropFlip()
+RESIZED_CROP = ResizedCrop()
+
+AUGMENTATIONS: Mapping[str, Augmentation] = registry.Objects(
+  registry.AUGMENTATIONS
+)

@@ -4,11 +4,11 @@ The last block has no ReLU unless `last_relu` asks for it: a cosine head needs s
 features. A `transfer` collection in `variables` (see transfer.py) scales and shifts
 the frozen convolutions.
 
-To add a network, write a function that returns a `Network`, and list it in `NETWORKS`
-and, with a sentence, in `registry.NETWORKS`.
+To add a network, write a function that returns a `Network`, and add an entry to
+`registry.NETWORKS`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import inspect
@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mnemonics_jax import registry
 from mnemonics_jax.nn.layers import BatchNorm, Conv
 from mnemonics_jax.types import PyTree, Variables
 
@@ -259,8 +260,6 @@ def resnet18(
   return _resnet((2, 2, 2, 2), width, image_shape, mean, std, True, **options)
 
 
-NETWORKS: dict[str, Callable[..., Network]] = {
-  "resnet8": resnet8,
-  "resnet18": resnet18,
-  "resnet32": resnet32,
-}
+NETWORKS: Mapping[str, Callable[..., Network]] = registry.Objects(
+  registry.NETWORKS
+)

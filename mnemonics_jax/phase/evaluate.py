@@ -1,10 +1,8 @@
-"""Two ways to read a model out: its head, and the nearest mean of exemplars.
+"""What a model makes of images: features, logits, and its counts of test images.
 
-The forward passes run on the device; what follows is a little NumPy on arrays
-whose sizes differ from phase to phase, so nothing is compiled for them.
+The forward passes run on the device; the read-outs score their results on the host.
 """
 
-from collections.abc import Iterable
 import functools
 from typing import NamedTuple
 
@@ -15,12 +13,12 @@ import numpy as np
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images
 from mnemonics_jax.memory import Memory
-from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.model import Model, stream_blocks
 from mnemonics_jax.nn.pixels import from_uint8
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.context import Phase
+from mnemonics_jax.readouts import READOUTS
 from mnemonics_jax.types import Variables
 
 
@@ -65,54 +63,6 @@ def extract_features(
 TOGETHER = 2**15
 
 
-def class_means(
-  parts: Iterable[tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]],
-  classes: int,
-) -> Float[np.ndarray, "classes d"]:
-  """Mean of the normalised features of each class; zero where there is none.
-
-  Args:
-    parts: features and their classes, some at a time.
-    classes: how many there are.
-  """
-  sums, counts = np.zeros((classes, 0), np.float32), np.zeros(classes, int)
-  for features, labels in parts:
-    if not sums.size:
-      sums = np.zeros((classes, features.shape[1]), np.float32)
-    np.add.at(sums, labels, normalize(features))
-    counts += np.bincount(labels, minlength=classes)
-  return sums / np.maximum(counts, 1)[:, None]
-
-
-def head_predictions(
-  logits: Float[np.ndarray, "n classes"], seen: int
-) -> Int[np.ndarray, " n"]:
-  """The class with the highest logit among the first `seen`."""
-  return np.argmax(logits[:, :seen], -1)
-
-
-def nme_cosines(
-  features: Float[np.ndarray, "n d"],
-  exemplar_features: Float[np.ndarray, "m d"],
-  exemplar_labels: Int[np.ndarray, " m"],
-  seen: int,
-) -> Float[np.ndarray, "n seen"]:
-  """Cosines of features and the means of normalised exemplar features."""
-  means = class_means([(exemplar_features, exemplar_labels)], seen)
-  return normalize(features) @ normalize(means).T
-
-
-def nme_predictions(
-  features: Float[np.ndarray, "n d"],
-  exemplar_features: Float[np.ndarray, "m d"],
-  exemplar_labels: Int[np.ndarray, " m"],
-  seen: int,
-) -> Int[np.ndarray, " n"]:
-  """The class whose mean of normalised exemplar features is nearest."""
-  cosines = nme_cosines(features, exemplar_features, exemplar_labels, seen)
-  return np.argmax(cosines, -1)
-
-
 def confusion(
   labels: Int[np.ndarray, " n"], predictions: Int[np.ndarray, " n"], seen: int
 ) -> Int[np.ndarray, "seen seen"]:
@@ -144,7 +94,7 @@ def evaluate(
   seen: int,
   same_backbone: Evaluation | None = None,
 ) -> Evaluation:
-  """Both read-outs over the test images of seen classes.
+  """Every read-out over the test images of seen classes.
 
   Args:
     model: network and head.
@@ -153,8 +103,8 @@ def evaluate(
     test: images and labels.
     exemplars: images and labels of the memory.
     seen: number of classes seen.
-    same_backbone: what a model that differs only in its head has given for the
-      same images; they need not pass the network again.
+    same_backbone: the evaluation of a model that differs only in its head, for the
+      same images; their features are used again.
   """
   images, labels = test
   if same_backbone is None:
@@ -164,12 +114,10 @@ def evaluate(
     _, features, exemplar_features = same_backbone
     compute = functools.partial(_head, variables, model=model, method=method)
     (logits,) = stream_blocks(compute, features)
-  guesses = {
-    "head": head_predictions(logits, seen),
-    "nme": nme_predictions(features, exemplar_features, exemplars[1], seen),
-  }
+  known = features, logits, lambda: (exemplar_features, exemplars[1]), seen
   counts = {
-    name: confusion(labels, guess, seen) for name, guess in guesses.items()
+    name: confusion(labels, readout().scores(*known).argmax(-1), seen)
+    for name, readout in READOUTS.items()
   }
   return Evaluation(counts, features, exemplar_features)
 
@@ -180,7 +128,7 @@ def evaluate_phase(
   memory: Memory,
   before: Evaluation | None = None,
 ) -> Evaluation:
-  """Both read-outs at one moment of a phase.
+  """Every read-out at one moment of a phase.
 
   Args:
     phase: whose test images are read.

@@ -13,6 +13,7 @@ from mnemonics_jax.phase import draws, evaluate, sgd
 from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.evaluate import extract, extract_features
 from mnemonics_jax.phase.feed import make_feed
+from mnemonics_jax.readouts import class_means
 from mnemonics_jax.types import Variables
 
 
@@ -125,7 +126,7 @@ def _new_class_means(phase):
   )
   starts = range(0, len(labels), evaluate.TOGETHER)
   parts = [slice(start, start + evaluate.TOGETHER) for start in starts]
-  return evaluate.class_means(
+  return class_means(
     ((features_of(phase.new_images[part]), labels[part]) for part in parts),
     model.classes,
   )

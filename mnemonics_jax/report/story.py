@@ -39,7 +39,7 @@ def outcome(run: Run) -> str:
   summary = results["summary"][results["readout"]]
   readout = results["readout"]
   if readout in registry.READOUTS:
-    readout = f"{registry.READOUTS[readout]} ({readout})"
+    readout = f"{registry.READOUTS[readout].help} ({readout})"
   last, loss = summary["per_phase"][-1]["mean"], summary["forgetting"]["mean"]
   tested = results["runs"][0]["phases"][-1].get("classes_tested")
   which = f"all {total} classes"

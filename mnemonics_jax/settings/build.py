@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 def method(settings: Settings) -> "Method":
   """The base method, in the form of the reference code if that is asked for."""
-  from mnemonics_jax.methods import METHODS, reference
+  from mnemonics_jax.methods import METHODS
 
   cls = METHODS[settings.method]
   options = {field.name for field in dataclasses.fields(cls)}
   given = settings.parts()["method"].items()
   made = cls(**{name: value for name, value in given if name in options})
-  return reference.method(made) if settings.reference_code else made
+  return made.reference() if settings.reference_code else made
 
 
 def network_options(settings: Settings, method: "Method") -> dict[str, Any]:
@@ -32,12 +32,10 @@ def network_options(settings: Settings, method: "Method") -> dict[str, Any]:
     settings: of a run.
     method: decides whether features pass a last ReLU in the reference code.
   """
-  from mnemonics_jax.methods import reference
-
   options = settings.parts()["network"]
   if settings.dtype == "float32":
     options["dtype"] = None
-  last_relu = settings.reference_code and reference.last_relu(method)
+  last_relu = settings.reference_code and method.last_relu
   return {**options, "last_relu": last_relu}
 
 

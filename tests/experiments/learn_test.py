@@ -20,7 +20,7 @@ from flax import linen as nn
 import numpy as np
 
 from mnemonics_jax import data, losses, methods, registry
-from mnemonics_jax.nn import augment, networks
+from mnemonics_jax.nn import networks
 
 
 def load(data_dir=None, *, bright=False, cache_dir, report, share):
@@ -61,16 +61,16 @@ class Darker:
     return images - images // 8
 
 
+DARKER = Darker()
 data.SOURCES["stripes"] = data.Source(
   "own", "Stripes", "48 images of 8×8 pixels", classes=4,
   options={"bright": data.Option(bool, "on white instead of on black")},
 )
-methods.METHODS["replay"] = Replay
-registry.METHODS["replay"] = registry.MethodWords("Replay", "head", "nothing but exemplars")
-networks.NETWORKS["flat"] = flat
-registry.NETWORKS["flat"] = "one layer"
-augment.AUGMENTATIONS["darker"] = Darker()
-registry.AUGMENTATIONS["darker"] = "an eighth less light"
+registry.METHODS["replay"] = registry.MethodEntry(
+  "own:Replay", "nothing but exemplars", "Replay", readout="head"
+)
+registry.NETWORKS["flat"] = registry.Entry("own:flat", "one layer")
+registry.AUGMENTATIONS["darker"] = registry.Entry("own:DARKER", "an eighth less light")
 '''  # fmt: skip
 
 

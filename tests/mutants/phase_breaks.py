@@ -40,11 +40,19 @@ PHASE = {
   "phase/evaluate.py": (
     ("phase/evaluate_test.py",),
     [
-      ("np.argmax(logits[:, :seen], -1)", "np.argmax(logits, -1)"),
-      ("np.add.at(sums, labels, normalize(features))", "np.add.at(sums, labels, features)"),
-      ("normalize(features) @ normalize(means).T", "normalize(features) @ normalize(means)[::-1].T"),
       ("labels * seen + predictions", "predictions * seen + labels"),
       ('before if config.finetune == "head" else None', "before", ("phase/evaluate_test.py", "phase/run_test.py")),
+    ],
+  ),
+  "readouts/base.py": (
+    ("contracts/readouts_test.py",),
+    [("logits[:, :seen]", "logits")],
+  ),
+  "readouts/nme.py": (
+    ("contracts/readouts_test.py",),
+    [
+      ("np.add.at(sums, labels, normalize(features))", "np.add.at(sums, labels, features)"),
+      ("normalize(features) @ normalize(means).T", "normalize(features) @ normalize(means)[::-1].T"),
     ],
   ),
   "phase/exemplars.py": (

@@ -1,4 +1,4 @@
-"""Read-outs by hand."""
+"""Features, logits and confusion of images."""
 
 import jax
 import numpy as np
@@ -8,37 +8,6 @@ from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.heads import LinearHead
 from mnemonics_jax.nn.model import Model
 from mnemonics_jax.phase import evaluate
-
-
-def test_head_reads_only_seen_classes():
-  logits = np.array([[1.0, 3.0, 9.0], [4.0, 2.0, 9.0]])
-  assert evaluate.head_predictions(logits, 2).tolist() == [1, 0]
-
-
-def test_nme_by_hand():
-  exemplars = np.array([[2.0, 0.0], [0.0, 5.0], [0.0, 1.0]])
-  labels = np.array([0, 1, 1])
-  features = np.array([[9.0, 1.0], [1.0, 1.1], [-1.0, 0.5]])
-  guesses = evaluate.nme_predictions(features, exemplars, labels, 2)
-  assert guesses.tolist() == [0, 1, 1]
-
-
-def test_nme_averages_directions_not_lengths():
-  """A long exemplar does not outweigh a short one of its class."""
-  exemplars = np.array([[100.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-  labels = np.array([0, 0, 1])
-  # Class 0 points along (1, 1), class 1 along (0.6, 0.8).
-  feature = np.array([[0.75, 0.7]])
-  assert evaluate.nme_predictions(feature, exemplars, labels, 2).tolist() == [0]
-
-
-def test_class_means_of_features_that_come_in_parts():
-  one, two = np.array([[3.0, 4.0]]), np.array([[0.0, 2.0], [5.0, 0.0]])
-  parts = [(one, np.array([1])), (two, np.array([1, 2]))]
-  means = evaluate.class_means(iter(parts), 4)
-  np.testing.assert_allclose(
-    means, [[0, 0], [0.3, 0.9], [1, 0], [0, 0]], rtol=1e-6
-  )
 
 
 def test_confusion():
