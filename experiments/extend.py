@@ -110,9 +110,9 @@ def _extend_learner(path: Path, workdir: Path) -> None:
         name, f"`{name}` has no effect on a learner", "leave it out"
       )
   # Imported here so that a mistake in the flags is answered at once.
-  from mnemonics_jax.runs import lock
+  from mnemonics_jax.runs import claim
 
-  with lock.reserved(workdir):
+  with claim.reserved(workdir):
     if workdir.exists():
       raise UserError(
         "workdir", f"`workdir={workdir}` exists", "choose a new directory"

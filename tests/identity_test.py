@@ -173,7 +173,7 @@ def test_fields_that_stay_out_come_back_as_their_defaults():
     "mnemonics_jax.nn.heads.NoSuchHead",
     "mnemonics_jax.identity.importlib",
     "mnemonics_jax.identity.identity",
-    "mnemonics_jax.runs.saver.Saver",
+    "mnemonics_jax.runs.journal.Saver",
     "",
     None,
   ],

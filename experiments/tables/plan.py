@@ -24,7 +24,7 @@ from experiments import flags
 from experiments.tables.rows import Row
 from mnemonics_jax import data
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs.schema import Each, Maybe, mismatch
+from mnemonics_jax.runs.layout import Each, Maybe, mismatch
 from mnemonics_jax.settings import Settings, presets
 
 # A plan says settings as a command line would.

@@ -20,7 +20,7 @@ from experiments.tables.request import Request
 from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.runs import environment, layout
-from mnemonics_jax.runs.schema import Each, Maybe
+from mnemonics_jax.runs.layout import Each, Maybe
 
 
 def path_of(request: Request, suffix: str) -> Path:

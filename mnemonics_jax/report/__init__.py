@@ -12,8 +12,8 @@ if TYPE_CHECKING:
   from mnemonics_jax.report.page import build, write_figures
   from mnemonics_jax.report.story import warning
   from mnemonics_jax.report.tables import console_table
-  from mnemonics_jax.runs.finished import Run, load_run
   from mnemonics_jax.runs.layout import WorkdirError
+  from mnemonics_jax.runs.results import Run, load_run
 
 __all__ = [
   "Console",
@@ -31,11 +31,11 @@ __getattr__, __dir__ = package.attach(
   __name__,
   {
     "Console": "report.console",
-    "Run": "runs.finished",
+    "Run": "runs.results",
     "WorkdirError": "runs.layout",
     "build": "report.page",
     "console_table": "report.tables",
-    "load_run": "runs.finished",
+    "load_run": "runs.results",
     "warning": "report.story",
     "write_figures": "report.page",
   },

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from mnemonics_jax.data.sources import title_of
 from mnemonics_jax.report.words import listed, shorten
-from mnemonics_jax.runs import records as results_lib
-from mnemonics_jax.runs.finished import Run
+from mnemonics_jax.runs import results as results_lib
+from mnemonics_jax.runs.results import Run
 
 
 class Group(NamedTuple):

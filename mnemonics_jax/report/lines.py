@@ -19,7 +19,7 @@ from mnemonics_jax.report.draw import COLORS, FAINT, MARKERS, Drawing
 from mnemonics_jax.report.group import labels
 from mnemonics_jax.report.tables import finetune_table, moment_mean, readouts
 from mnemonics_jax.report.words import capital, listed, share, shorten
-from mnemonics_jax.runs.finished import Run
+from mnemonics_jax.runs.results import Run
 
 Row = Mapping[str, Any]
 

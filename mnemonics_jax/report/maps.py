@@ -11,7 +11,7 @@ from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.report.draw import COLORS, Drawing
 from mnemonics_jax.report.group import labels
 from mnemonics_jax.report.words import listed, share, shorten
-from mnemonics_jax.runs.finished import Run
+from mnemonics_jax.runs.results import Run
 
 # t-SNE of a thousand points takes seconds.
 _MAX_POINTS, _MAX_POINTS_PER_ROW = 1500, 900

@@ -33,8 +33,8 @@ from mnemonics_jax.report.render import (
   html,
 )
 from mnemonics_jax.report.words import count, shorten
-from mnemonics_jax.runs.finished import Run, load_run
 from mnemonics_jax.runs.layout import WorkdirError
+from mnemonics_jax.runs.results import Run, load_run
 
 DRAWERS: tuple[Callable[[Run], Iterator[draw.Drawing]], ...] = (
   lines.phase_curve,

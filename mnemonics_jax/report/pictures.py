@@ -14,7 +14,7 @@ from mnemonics_jax.report.draw import INK, Drawing
 from mnemonics_jax.report.lines import MOVING
 from mnemonics_jax.report.tables import readouts
 from mnemonics_jax.report.words import capital, count, share, shorten
-from mnemonics_jax.runs.finished import Run
+from mnemonics_jax.runs.results import Run
 
 _SIDE = 32  # Smaller images are enlarged to about this side ...
 _MAX_SIDE = 64  # ... and larger ones reduced to this.

@@ -21,7 +21,7 @@ from mnemonics_jax.report.words import (
   share,
   spans,
 )
-from mnemonics_jax.runs.finished import Run
+from mnemonics_jax.runs.results import Run
 
 # A class is forgotten below this share of its first accuracy.
 _FORGOTTEN = 1 / 3

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from mnemonics_jax import package
 
 if TYPE_CHECKING:
+  from mnemonics_jax.runs.claim import BusyError
   from mnemonics_jax.runs.exports import export
   from mnemonics_jax.runs.extending import extend
-  from mnemonics_jax.runs.finished import Run, load_run
+  from mnemonics_jax.runs.journal import Policy
   from mnemonics_jax.runs.layout import WorkdirError
-  from mnemonics_jax.runs.lock import BusyError
   from mnemonics_jax.runs.metrics_log import read_metrics
+  from mnemonics_jax.runs.results import Run, load_run
   from mnemonics_jax.runs.runner import Labels, run
-  from mnemonics_jax.runs.saver import Policy
   from mnemonics_jax.runs.seed_run import Diverged
   from mnemonics_jax.runs.signals import Stopped
 
@@ -39,16 +39,16 @@ __all__ = [
 __getattr__, __dir__ = package.attach(
   __name__,
   {
-    "BusyError": "runs.lock",
+    "BusyError": "runs.claim",
     "Diverged": "runs.seed_run",
     "Labels": "runs.runner",
-    "Policy": "runs.saver",
-    "Run": "runs.finished",
+    "Policy": "runs.journal",
+    "Run": "runs.results",
     "Stopped": "runs.signals",
     "WorkdirError": "runs.layout",
     "export": "runs.exports",
     "extend": "runs.extending",
-    "load_run": "runs.finished",
+    "load_run": "runs.results",
     "read_metrics": "runs.metrics_log",
     "run": "runs.runner",
   },

@@ -23,7 +23,7 @@ from mnemonics_jax.parallel import processes
 from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.train import train_model
 from mnemonics_jax.progress import Note
-from mnemonics_jax.runs import checkpoint, convolutions
+from mnemonics_jax.runs import checkpoint, environment
 from mnemonics_jax.types import Variables
 
 
@@ -45,7 +45,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
     variables = train_model(phase, stage)
     try:
       if not found:
-        info = {convolutions.FIELD: convolutions.used()}
+        info = {environment.KERNELS: environment.kernels()}
         checkpoint.save(path, variables, info, {"name": path.name})
     except OSError as error:
       if not path.exists():  # Another run may have been faster.
@@ -70,7 +70,7 @@ def train(directory: Path, phase: Phase, stage: Stage) -> Variables:
       f"`base_models`: {path} cannot be read now ({error})",
       "if that lasts, remove it, and it is trained again",
     ) from error
-  if change := convolutions.change_since(info):
+  if change := environment.kernels_changed(info):
     stage.report(
       Note(
         f"Since the base model {path} was trained, {change}: bits differ, numbers"

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 import contextlib
 import hashlib
 import json
+import os
 from pathlib import Path
+import platform
 from typing import Any
 
 from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE, DiskError, UserError, remedy
 from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.package import NUMERICS
-from mnemonics_jax.runs import checkpoint_names, layout
+from mnemonics_jax.runs import journal, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
-from mnemonics_jax.runs.lock import locked
 
 # The same data may lie elsewhere now.
 _PLACES = ("data",)
@@ -92,7 +93,7 @@ def _look(workdir, settings, checksum):
   Checkpoints tell of which run they are, if config.json no longer does.
   """
   described = {"settings": settings, "data": checksum, "numerics": NUMERICS}
-  ours = checkpoint_names.runs_of(workdir) == {run_name(described)}
+  ours = journal.runs_of(workdir) == {run_name(described)}
   try:
     before = layout.read_config(workdir)
   except layout.DamagedFile as error:
@@ -197,3 +198,70 @@ def flat(described: Any, name: str = "") -> dict[str, Any]:
 
 def _is_draft_of(path, other):
   return files.is_draft(other) and other.name.startswith(f"{path.name}.")
+
+
+# Locks.
+
+
+class BusyError(UserError):
+  """Another process works in the directory.
+
+  >>> with locked(Path("finished_run")):
+  ...   try:
+  ...     with locked(Path("finished_run")):  # As another process would.
+  ...       pass
+  ...   except BusyError as error:
+  ...     print(error.fix)
+  wait for it or choose another one
+  """
+
+
+@contextlib.contextmanager
+def locked(workdir: Path) -> Iterator[None]:
+  """Keeps other processes out of `workdir`; a dead one's lock counts nothing."""
+  with _taken(layout.lock_path(workdir), workdir):
+    for draft in filter(files.is_draft, workdir.rglob("*.draft")):
+      with contextlib.suppress(OSError):  # Somebody else was faster.
+        draft.unlink()
+    yield
+
+
+@contextlib.contextmanager
+def reserved(workdir: Path) -> Iterator[None]:
+  """Keeps other processes from making `workdir`, which need not exist.
+
+  The lock is a file beside it, which is removed at the end.
+  """
+  place = workdir.resolve()
+  path = place.with_name(f".{place.name}.lock")
+  path.parent.mkdir(parents=True, exist_ok=True)
+  while True:
+    with _taken(path, workdir) as file:
+      # Its last owner may have removed the file that was opened here.
+      if path.exists() and os.path.samestat(
+        path.stat(), os.fstat(file.fileno())
+      ):
+        try:
+          yield
+          return
+        finally:
+          with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _taken(path, workdir):
+  """Holds the lock `path`, and writes into it who does."""
+  with contextlib.ExitStack() as stack:
+    try:
+      file = stack.enter_context(files.locked(path))
+    except BlockingIOError as error:
+      raise BusyError(
+        "workdir",
+        f"`workdir={workdir}` is in use by {error.strerror}",
+        "wait for it or choose another one",
+      ) from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {platform.node()}\n")
+    file.flush()
+    yield file

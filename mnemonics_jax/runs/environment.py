@@ -10,11 +10,13 @@ import shlex
 import subprocess
 import sys
 from typing import Any
+import zlib
 
 import jax
 
-from mnemonics_jax.parallel import mesh
-from mnemonics_jax.runs import convolutions
+from mnemonics_jax import cpu_conv
+from mnemonics_jax.errors import UserError
+from mnemonics_jax.parallel import mesh, processes
 
 _PACKAGES = [
   "mnemonics_jax",
@@ -42,7 +44,7 @@ def environment() -> dict[str, Any]:
     **_commit(),
     "machine": _machine(),
     "devices": [device.device_kind for device in used],
-    convolutions.FIELD: convolutions.used(),
+    KERNELS: kernels(),
     "processes": jax.process_count(),
     "cores": mesh.cores(),
     "created": now.isoformat(timespec="seconds"),
@@ -72,7 +74,7 @@ def changes_since(began: dict[str, Any]) -> str | None:
   if on_cpu and began.get("cores", now["cores"]) != now["cores"]:
     # They share out sums.
     changes.append(f"cores are now {now['cores']}, were {began['cores']}")
-  if change := convolutions.change_since(began):
+  if change := kernels_changed(began):
     changes.append(change)
   if not changes:
     return None
@@ -148,3 +150,43 @@ def _version(name):
     return importlib.metadata.version(name)
   except importlib.metadata.PackageNotFoundError:
     return None
+
+
+# Kernels.
+
+
+KERNELS = "convolutions"
+
+
+def kernels() -> str:
+  """Those of this process: `xla`, or `native-` and the name of their build."""
+  if jax.default_backend() != "cpu":
+    return "xla"
+  return cpu_conv.choose().name
+
+
+def kernel_news() -> str | None:
+  """How it came to them, if a person should know; None when it was said."""
+  return cpu_conv.news() if jax.default_backend() == "cpu" else None
+
+
+def kernels_changed(info: dict[str, Any]) -> str | None:
+  """A phrase if what `info` tells about was computed with others.
+
+  Args:
+    info: of a checkpoint, or an environment.
+  """
+  before, now = info.get(KERNELS), kernels()
+  if before in (None, now):
+    return None
+  return f"convolutions are now {now}, were {before}"
+
+
+def check_processes() -> None:
+  """Refuses processes of one run whose copies of the model would drift apart."""
+  if not processes.all_equal(zlib.crc32(kernels().encode()) >> 1):
+    raise UserError(
+      cpu_conv.VARIABLE,
+      "the processes would compute convolutions in different ways",
+      f"set {cpu_conv.VARIABLE}=xla on all machines",
+    )

@@ -25,7 +25,7 @@ from mnemonics_jax.data.folder import folder_names
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.runs import layout, learners
-from mnemonics_jax.runs.packing import pack_memory, pack_state
+from mnemonics_jax.runs.journal import pack_memory, pack_state
 
 FORMAT = 1
 IMAGES, LABELS = "train", "labels.csv"

@@ -21,16 +21,14 @@ from mnemonics_jax.learner.known import resized
 from mnemonics_jax.phase import Config
 from mnemonics_jax.runs import (
   checkpoint,
-  checkpoint_names,
   claim,
   drafts,
+  journal,
   layout,
   learners,
-  lock,
   runner,
 )
-from mnemonics_jax.runs.finished import Run, load_run
-from mnemonics_jax.runs.packing import pack_state
+from mnemonics_jax.runs.results import Run, load_run
 
 
 def extend(
@@ -83,7 +81,7 @@ def extend(
   title, preset = run.results["title"], run.results["preset"]
   labels = runner.Labels(f"{title} · extended", preset)
   described = runner.description(config, stream, labels)
-  with _cannot_write(workdir), lock.reserved(workdir):
+  with _cannot_write(workdir), claim.reserved(workdir):
     if not layout.config_path(workdir).exists():
       _copy(
         run, old, config, workdir,
@@ -135,7 +133,7 @@ def _copy(
 def _remove_free(workdir):
   """Removes a directory in which a kill may have left a lock and a draft."""
   workdir = workdir.resolve()
-  with lock.locked(workdir):
+  with claim.locked(workdir):
     claim.check_free(workdir)
     layout.lock_path(workdir).unlink()
     workdir.rmdir()
@@ -154,7 +152,7 @@ def _cannot_write(workdir):
 
 
 def _copy_seed(source, target, old, config, seed):
-  phases = checkpoint_names.saved_phases(source, seed)
+  phases = journal.saved_phases(source, seed)
   last = len(old.shape.classes_per_phase) - 1
   if last not in phases:
     raise UserError(
@@ -165,14 +163,14 @@ def _copy_seed(source, target, old, config, seed):
   begin = phase_lib.begin_run(seed, config)
   run = claim.run_name(layout.read_config(target))
   for phase in phases:
-    name = checkpoint_names.name(phase)
+    name = journal.checkpoint_name(phase)
     state, info = learners.run_state(source, old, seed, phase)
     # Where its records end is another place once other seeds have gone on.
     checkpoint.save(
       layout.checkpoint_dir(target, seed) / name,
-      pack_state(resized(state, begin)),
+      journal.pack_state(resized(state, begin)),
       info | {"log": None},
-      checkpoint_names.place(run, seed, name),
+      journal.place_of(run, seed, name),
     )
   for phase in range(last + 1):
     arrays = layout.phase_arrays_path(source, seed, phase)

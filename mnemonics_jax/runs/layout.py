@@ -16,18 +16,95 @@ a file of its own for writing and reading: `metrics_log.py`, `phase_arrays.py`,
 Nothing here needs JAX: a report does not wait for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import json
 import os
 from pathlib import Path
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs.schema import NUMBER, Each, Maybe, OrNull, mismatch
 
 AnyPath = str | os.PathLike[str]
+
+# A shape is written as the value is:
+#
+#   str, int, NUMBER    a value of that type
+#   [shape]             a list of at least one value of that shape
+#   {"name": shape}     an object with these fields, and perhaps others
+#   Each(shape)         an object with any names and values of that shape
+#   Maybe(shape)        a field that may be left out
+#   OrNull(shape)       that shape, or null
+
+
+NUMBER = int | float
+
+
+class Each(NamedTuple):
+  """An object with any names, whose values have one shape."""
+
+  shape: Any
+
+
+class Maybe(NamedTuple):
+  """A field that may be left out."""
+
+  shape: Any
+
+
+class OrNull(NamedTuple):
+  """A value that may be null."""
+
+  shape: Any
+
+
+def mismatch(value: Any, shape: Any, where: str = "") -> str:
+  """The first place where `value` does not have the shape, in words, or "".
+
+  Args:
+    value: as `json.loads` returns it.
+    shape: what it should look like.
+    where: the place of `value` in a larger one, such as `runs[0].seed`.
+
+  Example:
+    >>> mismatch({"seed": 0, "runs": [1, "2"]}, {"seed": int, "runs": [int]})
+    'runs[1] has a wrong type'
+  """
+  return next(_mismatches(value, shape, where), "")
+
+
+def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:
+  match shape:
+    case Maybe(inner):
+      yield from _mismatches(value, inner, where)
+    case OrNull(inner):
+      if value is not None:
+        yield from _mismatches(value, inner, where)
+    case list([inner]):
+      if not isinstance(value, list) or not value:
+        yield f"{where} should be a list with at least one entry"
+        return
+      for index, entry in enumerate(value):
+        yield from _mismatches(entry, inner, f"{where}[{index}]")
+    case Each() | dict():
+      if not isinstance(value, dict):
+        yield f"{where or 'it'} should be an object"
+        return
+      if isinstance(shape, Each):
+        shape = dict.fromkeys(value, shape.shape)
+      for name, inner in shape.items():
+        if name in value:
+          place = f"{where}.{name}" if where else name
+          yield from _mismatches(value[name], inner, place)
+        elif not isinstance(inner, Maybe):
+          yield f"{where} lacks {name}".lstrip()
+    case _:
+      if not isinstance(value, shape):
+        yield f"{where} has a wrong type"
+
+
+# Formats and fields.
 
 FORMAT = 2
 """Version of all files together; config.json has it. Without it, it is 1.
@@ -266,7 +343,7 @@ def read_config(workdir: AnyPath) -> dict[str, Any]:
 def write_seed_result(
   workdir: AnyPath, seed: int, record: Mapping[str, Any]
 ) -> None:
-  """Writes what `records.run_record` returns."""
+  """Writes what `results.run_record` returns."""
   write_json(seed_result_path(workdir, seed), record)
 
 

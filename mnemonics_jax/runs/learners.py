@@ -18,9 +18,9 @@ from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase import Config
-from mnemonics_jax.runs import checkpoint, checkpoint_names, drafts, layout
+from mnemonics_jax.runs import checkpoint, drafts, journal, layout
 from mnemonics_jax.runs.claim import run_name
-from mnemonics_jax.runs.packing import pack_state, unpack_state
+from mnemonics_jax.runs.journal import pack_state, unpack_state
 
 
 def save(learner: Learner, known: Known, path: Path) -> None:
@@ -240,8 +240,8 @@ def run_config(path: Path, network: Any = None) -> Config:
 
 def run_state(path: Path, config: Config, seed: int, phase: int):
   """What a seed of a run knew after a phase, and the info of its checkpoint."""
-  name, run = checkpoint_names.name(phase), run_name(layout.read_config(path))
-  place = checkpoint_names.place(run, seed, name)
+  name, run = journal.checkpoint_name(phase), run_name(layout.read_config(path))
+  place = journal.place_of(run, seed, name)
   tree, info = _read(layout.checkpoint_dir(path, seed) / name, place)
   memory = memory_lib.empty(
     config.model.classes, config.network.image_shape, config.codec
@@ -281,7 +281,7 @@ def _choice(path, seed, phase):
       f"`seed={seed}` has nothing saved in {path}",
       f"there is {', '.join(map(str, seeds)) or 'none'}",
     )
-  phases = checkpoint_names.saved_phases(path, seed)
+  phases = journal.saved_phases(path, seed)
   if phase is None and phases:
     phase = phases[-1]
   if phase not in phases:

@@ -10,7 +10,7 @@ from safetensors.numpy import save
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.identity import identity
-from mnemonics_jax.runs import checkpoint, checkpoint_names, layout, learners
+from mnemonics_jax.runs import checkpoint, journal, layout, learners
 from mnemonics_jax.runs.metrics_log import read_metrics
 from mnemonics_jax.runs.published import (
   ABOUT,
@@ -96,7 +96,7 @@ def _seed_of(base_model, run, variables):
   backbone = lambda tree: dict(flatten(tree["params"]["backbone"]))
   mine = backbone(variables)
   for seed in layout.seeds(run):
-    first = layout.checkpoint_dir(run, seed) / checkpoint_names.name(0)
+    first = layout.checkpoint_dir(run, seed) / journal.checkpoint_name(0)
     try:
       other = backbone(checkpoint.restore(first)[0]["variables"])
     except (checkpoint.Damaged, OSError):

@@ -18,10 +18,11 @@ from mnemonics_jax.progress import (
   ignore,
 )
 from mnemonics_jax.runs import base_models as base_models_lib
-from mnemonics_jax.runs import convolutions, layout, published, records
+from mnemonics_jax.runs import environment, layout, published
+from mnemonics_jax.runs import results as results_lib
 from mnemonics_jax.runs.claim import claimed, flat, run_name
+from mnemonics_jax.runs.journal import Policy, Saver
 from mnemonics_jax.runs.metrics_log import MetricsLog
-from mnemonics_jax.runs.saver import Policy, Saver
 from mnemonics_jax.runs.seed_run import finished_records, run_seed
 from mnemonics_jax.runs.signals import CONTINUE, Stop
 
@@ -126,7 +127,7 @@ def run(
       done[seed] = run_seed(config, stream, saver, report, training(seed))
       layout.write_seed_result(workdir, seed, done[seed])
     measured = [done[seed] for seed in seeds]
-    results = records.results(header(config, stream, labels), measured)
+    results = results_lib.results(header(config, stream, labels), measured)
     layout.write_results(workdir, results)
     return results
 
@@ -150,7 +151,12 @@ def _announce(report, config, stream, pending, moved):
   """What a person should know before the first step."""
   work = cost.phase_work(config)
   report(RunBegins(len(stream), tuple(pending), tuple(work)))
-  told = [*stream.notes, convolutions.news(), moved, cost.memory_note(config)]
+  told = [
+    *stream.notes,
+    environment.kernel_news(),
+    moved,
+    cost.memory_note(config),
+  ]
   for note in filter(None, told):
     report(Note(f"Note: {note}"))
 
@@ -213,7 +219,7 @@ def _check(config, stream, seeds):
         f"`batch_size={size}` cannot be shared equally by {devices} devices",
         f"choose a multiple of {devices}",
       )
-  convolutions.check_processes()
+  environment.check_processes()
   if not processes.all_equal(stream.checksum >> 1):
     raise UserError(
       "data_dir",

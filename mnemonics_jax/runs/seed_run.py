@@ -14,13 +14,13 @@ from mnemonics_jax.progress import Event, Note, PhaseEnds, Report, StepReport
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import (
   checkpoint,
-  checkpoint_names,
+  journal,
   layout,
   phase_arrays,
-  records,
 )
+from mnemonics_jax.runs import results as results_lib
+from mnemonics_jax.runs.journal import Saver
 from mnemonics_jax.runs.metrics_log import MetricsLog
-from mnemonics_jax.runs.saver import Saver
 from mnemonics_jax.types import Variables
 
 # The field of the configuration that says how a stage learns.
@@ -86,7 +86,7 @@ def run_seed(
         f" checkpoint is {saver.newest}",
         "lower the learning rate of that stage",
       ) from error
-    record = records.phase_record(result, stream.classes_per_phase)
+    record = results_lib.phase_record(result, stream.classes_per_phase)
     phases.append(record)
     log.write(
       {"kind": "phase", "seed": seed, **record, "seconds": saver.clock.read()}
@@ -104,7 +104,7 @@ def run_seed(
     )
     state = saver.end_phase(state, phases)
     report(PhaseEnds(number, result.classes_seen, record["accuracy"]))
-  return records.run_record(seed, phases)
+  return results_lib.run_record(seed, phases)
 
 
 def finished_records(
@@ -129,11 +129,11 @@ def finished_records(
 
 def _finished(workdir, seed, phases, run, report):
   directory = layout.checkpoint_dir(workdir, seed)
-  name = checkpoint_names.name(phases - 1)
+  name = journal.checkpoint_name(phases - 1)
   try:
-    place = checkpoint_names.place(run, seed, name)
+    place = journal.place_of(run, seed, name)
     info = checkpoint.restore_info(directory / name, place)
-    saved = records.run_record(seed, info["records"])
+    saved = results_lib.run_record(seed, info["records"])
   except (checkpoint.Damaged, OSError):
     saved = None
   path, problem = layout.seed_result_path(workdir, seed), None
@@ -148,7 +148,7 @@ def _finished(workdir, seed, phases, run, report):
     except layout.DamagedFile as error:
       problem = error
   if saved is None:
-    if problem is not None and not checkpoint_names.of_phases(directory):
+    if problem is not None and not journal.phase_names(directory):
       raise problem  # Nothing is left that it could be made of.
     return None
   layout.write_seed_result(workdir, seed, saved)

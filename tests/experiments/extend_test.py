@@ -9,7 +9,7 @@ from support import command, finished_run, saved_learner
 from support.command import assert_refused
 
 from mnemonics_jax import Learner, runs
-from mnemonics_jax.runs import lock
+from mnemonics_jax.runs import claim
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_mistakes(home, arguments, parts):
 
 
 def test_of_two_learners_in_one_directory_one_is_refused(home):
-  with lock.reserved(home / "both"):  # As another command would.
+  with claim.reserved(home / "both"):  # As another command would.
     done = extend(home, "learner", "--data=data", "--workdir=both", train=True)
   assert_refused(done, "--workdir=both is in use by process")
   assert not (home / "both").exists()

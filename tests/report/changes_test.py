@@ -11,7 +11,7 @@ from support import report_fixture
 
 from mnemonics_jax import report
 from mnemonics_jax.report import lines, page, pictures
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from support import report_fixture
 
 from mnemonics_jax.report import group, lines, story, tables
 from mnemonics_jax.report.group import labels
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 def make(root, name, **options):

@@ -8,7 +8,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax.report import draw, lines, words
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from support import report_fixture
 
 from mnemonics_jax import report
 from mnemonics_jax.report import story
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import dataclasses
 from support import report_fixture
 
 from mnemonics_jax.report import group, story, tables
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 def make(root, name, **options):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mnemonics_jax.report.group import common_title, labels
-from mnemonics_jax.runs.finished import Run
+from mnemonics_jax.runs.results import Run
 
 
 def run(title, path="runs/a", **settings):

@@ -6,7 +6,7 @@ from support import report_fixture
 from support.mapped_run import write
 
 from mnemonics_jax.report import maps
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax.report import pictures
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 @pytest.fixture(scope="module")

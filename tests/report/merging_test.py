@@ -6,7 +6,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax.report.group import merge_seeds
-from mnemonics_jax.runs.finished import load_run
+from mnemonics_jax.runs.results import load_run
 
 
 @pytest.fixture

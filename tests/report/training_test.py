@@ -6,7 +6,7 @@ import pytest
 from support import report_fixture
 
 from mnemonics_jax.report.lines import training_curves
-from mnemonics_jax.runs.finished import Run, load_run
+from mnemonics_jax.runs.results import Run, load_run
 
 
 def epoch(seed, phase, stage, number, **measured):

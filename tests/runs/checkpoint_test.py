@@ -13,7 +13,7 @@ from support import damage
 from mnemonics_jax import files, memory, methods
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.model import Model
-from mnemonics_jax.runs import checkpoint, packing
+from mnemonics_jax.runs import checkpoint, journal
 from mnemonics_jax.types import PhaseState
 
 TREE = {
@@ -119,7 +119,7 @@ def test_a_cifar_checkpoint_stays_small(tmp_path):
   kept = memory.store(memory.empty(100, (32, 32, 3)), images, labels)
   key = jax.random.key(0)
   state = PhaseState(model.init(key), kept, key, 6, 100)
-  size = checkpoint.save(tmp_path / "phase_05", packing.pack_state(state))
+  size = checkpoint.save(tmp_path / "phase_05", journal.pack_state(state))
   assert 6e6 < size < 30e6
 
 

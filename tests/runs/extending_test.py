@@ -13,7 +13,7 @@ from support import finished_run, tiny
 from mnemonics_jax import Learner, UserError, data, phase, report, runs
 from mnemonics_jax.progress import StepReport
 from mnemonics_jax.runs import checkpoint, extending, layout
-from mnemonics_jax.runs.packing import pack_state, unpack_state
+from mnemonics_jax.runs.journal import pack_state, unpack_state
 
 NEW = ("class 4", "class 5")
 

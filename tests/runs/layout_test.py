@@ -8,9 +8,15 @@ import re
 import pytest
 from support import report_fixture
 
-from mnemonics_jax.runs import finished, layout
-from mnemonics_jax.runs.layout import WorkdirError
-from mnemonics_jax.runs.schema import Each, Maybe, OrNull
+from mnemonics_jax.runs import layout
+from mnemonics_jax.runs import results as results_lib
+from mnemonics_jax.runs.layout import (
+  Each,
+  Maybe,
+  OrNull,
+  WorkdirError,
+  mismatch,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,7 +63,7 @@ def test_a_newer_format_is_refused(workdir):
   # Whatever results look like then: it is the version that is told.
   (workdir / "results.json").write_text("{}")
   expected = r"has format 3, and this .* up to 2; install .*newer one\."
-  for read in (layout.read_config, finished.load_run):
+  for read in (layout.read_config, results_lib.load_run):
     with pytest.raises(WorkdirError, match=expected) as caught:
       read(workdir)
     assert caught.value.field == "config.json"
@@ -213,3 +219,20 @@ def test_the_examples_of_the_document_run(workdir, monkeypatch, capsys):
   # One seed: head has 0.9, 0.8 and 0.7. Five classes, 15 of 20 right of each.
   assert title.startswith("digits") and "0.80" in title and "None" in title
   assert shape == "(5, 4, 8, 8, 3) 75"
+
+
+def test_shapes():
+  shape = {"a": [{"b": OrNull(int)}], "c": Maybe(Each(str))}
+  assert mismatch({"a": [{"b": None}, {"b": 1}], "more": 1}, shape) == ""
+  assert mismatch({"a": [{"b": 1}], "c": {"x": "y"}}, shape) == ""
+  for value, problem in [
+    ([], "it should be an object"),
+    ({"c": {}}, "lacks a"),
+    ({"a": []}, "a should be a list with at least one entry"),
+    ({"a": {}}, "a should be a list with at least one entry"),
+    ({"a": [{"b": 1}, {}]}, "a[1] lacks b"),
+    ({"a": [{"b": "1"}]}, "a[0].b has a wrong type"),
+    ({"a": [{"b": 1}], "c": None}, "c should be an object"),
+    ({"a": [{"b": 1}], "c": {"x": 1}}, "c.x has a wrong type"),
+  ]:
+    assert mismatch(value, shape) == problem

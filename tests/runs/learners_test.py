@@ -19,7 +19,7 @@ from mnemonics_jax.errors import DiskError
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.progress import ignore
 from mnemonics_jax.runs import checkpoint, layout, learners
-from mnemonics_jax.runs.packing import pack_state
+from mnemonics_jax.runs.journal import pack_state
 from mnemonics_jax.runs.phase_arrays import read_phase_arrays
 
 

@@ -10,8 +10,8 @@ from mnemonics_jax import methods, phase
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.progress import PhaseEnds, StepReport, ignore
 from mnemonics_jax.runs import Diverged
+from mnemonics_jax.runs.journal import Saver
 from mnemonics_jax.runs.metrics_log import MetricsLog, read_metrics
-from mnemonics_jax.runs.saver import Saver
 from mnemonics_jax.runs.seed_run import run_seed
 from mnemonics_jax.runs.signals import Stop
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from support import report_fixture
 
-from mnemonics_jax.runs.finished import Run, load_run
+from mnemonics_jax.runs.results import Run, load_run
 
 
 def write(path: Path, groups: Sequence[int], known=None, **options) -> Run:

@@ -10,10 +10,10 @@ from support import interrupted
 
 from mnemonics_jax import memory
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.progress import StepReport, ignore
-from mnemonics_jax.runs import Policy, Stopped, checkpoint
+from mnemonics_jax.progress import Note, StepReport, ignore
+from mnemonics_jax.runs import Policy, Stopped, checkpoint, journal
+from mnemonics_jax.runs.journal import Clock, Saver
 from mnemonics_jax.runs.metrics_log import MetricsLog
-from mnemonics_jax.runs.saver import Saver
 from mnemonics_jax.runs.signals import Stop
 from mnemonics_jax.types import PhaseState
 
@@ -240,3 +240,115 @@ def test_a_policy_that_could_not_save_is_refused(wrong):
   (name,) = wrong
   with pytest.raises(UserError, match=f"`{name}="):
     Policy(**wrong)
+
+
+def test_seconds_are_counted_by_stage(monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+  def reach(stage, seconds):
+    now[0] = seconds
+    clock(StepReport(0, stage, 0, 1, 0, 1))
+
+  clock = Clock()
+  assert clock.read() == {} and clock.stage is None
+  reach("train", 1.0)  # Nobody knows what was before.
+  reach("train", 3.0)
+  reach("evaluate", 4.0)
+  reach("finetune", 4.5)
+  clock(Note("not a place"))
+  reach("evaluate", 10.5)
+  now[0] = 11.0
+  assert clock.read() == {"train": 3.0, "evaluate": 1.0, "finetune": 6.0}
+  assert clock.stage == "evaluate"
+
+
+def test_counts_go_on_from_those_of_an_interrupted_phase(monkeypatch):
+  now = [50.0]
+  monkeypatch.setattr("time.monotonic", lambda: now[0])
+  clock = Clock()
+  stored = {"train": 3.0}
+  clock.restart(stored)
+  clock(StepReport(0, "train", 0, 1, 0, 1))
+  now[0] = 52.0
+  assert clock.read() == {"train": 5.0}
+  assert stored == {"train": 3.0}
+
+
+@pytest.mark.parametrize(
+  ("codec", "arrays"),
+  [
+    (memory.Raw(), {"images", "counts"}),  # As all versions have written it.
+    (memory.Jpeg(50), {"codes", "sizes", "counts"}),
+  ],
+)
+def test_a_state_comes_back(codec, arrays):
+  rng = np.random.default_rng(0)
+  images = rng.integers(1, 256, (3, 4, 4, 3), np.uint8)
+  blank = memory.empty(3, (4, 4, 3), codec)
+  kept = memory.store(blank, images, np.array([0, 0, 1]))
+  variables = {"params": {"w": jnp.asarray([0.1, 0.2])}}
+  state = PhaseState(variables, kept, jax.random.key(5), 1, 2)
+  tree = journal.pack_state(state)
+  assert set(tree["memory"]) == arrays
+  found = journal.unpack_state(blank, tree, {"phase": 1, "classes_seen": 2})
+  np.testing.assert_array_equal(found.memory.images, kept.images)
+  np.testing.assert_array_equal(found.memory.codes.data, kept.codes.data)
+  np.testing.assert_array_equal(found.memory.counts, [2, 1, 0])
+  assert (found.phase, found.classes_seen) == (1, 2)
+  w = found.variables["params"]["w"]
+  assert isinstance(w, jax.Array) and w.tolist() == [
+    np.float32(0.1),
+    np.float32(0.2),
+  ]
+  assert jax.random.key_data(found.key).tolist() == [0, 5]
+
+
+def test_leaves_come_back_as_what_they_were():
+  leaves = [jax.random.key(9), jnp.arange(2.0), np.arange(3), 4, 0.25]
+  stored = journal.to_host(leaves)
+  assert all(type(leaf) is np.ndarray for leaf in stored)
+  like = [jax.random.key(0), jnp.zeros(2), np.zeros(3, int), 0, 0.0]
+  pairs = zip(stored, like, strict=True)
+  found = [journal.like_leaf(*pair) for pair in pairs]
+  assert jax.random.key_data(found[0]).tolist() == [0, 9]
+  assert isinstance(found[1], jax.Array) and found[1].tolist() == [0, 1]
+  assert isinstance(found[2], np.ndarray) and found[2].tolist() == [0, 1, 2]
+  assert found[3:] == [4, 0.25]
+  assert [type(leaf) for leaf in found[3:]] == [int, float]
+
+
+@pytest.mark.parametrize(
+  ("name", "number"),
+  [
+    ("phase_00", (0, None)),
+    ("phase_12", (12, None)),
+    ("phase_100", (100, None)),
+    ("phase_03_part_000", (3, 0)),
+    ("phase_03_part_1234", (3, 1234)),
+  ],
+)
+def test_names_of_checkpoints_and_back(name, number):
+  assert journal.checkpoint_name(*number) == name
+  assert journal.parse_name(name) == number
+
+
+@pytest.mark.parametrize(
+  "name",
+  ["damaged_phase_03", "phase_03.partial-1", "phase_3", "phase_03_part_7"],
+)
+def test_other_names_are_no_checkpoints(name):
+  assert journal.parse_name(name) is None
+
+
+def test_they_are_listed_in_the_order_of_the_run(tmp_path):
+  names = ["phase_100", "phase_99", "phase_99_part_1000", "phase_99_part_999"]
+  for name in [*names, "damaged_phase_03", "phase_03.partial-1"]:
+    (tmp_path / "seed_1" / "checkpoints" / name).mkdir(parents=True)
+  there = tmp_path / "seed_1" / "checkpoints"
+  assert journal.phase_names(there) == ["phase_99", "phase_100"]
+  parts = ["phase_99_part_999", "phase_99_part_1000"]
+  assert journal.part_names(there) == parts
+  assert journal.part_names(there, 99) == parts
+  assert journal.part_names(there, 98) == []
+  assert journal.saved_phases(tmp_path, 1) == [99, 100]

@@ -7,29 +7,31 @@ A part rests on the phase before it. Computations are repeatable, so what is not
 in a checkpoint comes out the same when it is done again.
 """
 
+import contextlib
 import dataclasses
+import json
 from pathlib import Path
+import re
 import shutil
 import time
 from typing import Any
 import zlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase.context import Journal
-from mnemonics_jax.progress import Note, Report
+from mnemonics_jax.progress import Event, Note, Report, StepReport
 from mnemonics_jax.runs import (
   checkpoint,
-  checkpoint_names,
-  convolutions,
   drafts,
+  environment,
   layout,
-  packing,
 )
-from mnemonics_jax.runs.clock import Clock
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.signals import Stop
 from mnemonics_jax.types import PhaseState, PyTree
@@ -148,7 +150,7 @@ class Saver(Journal):
     info: dict[str, Any] = {}
     if found := self._newest_good(self._phases(), damaged):
       tree, info = found
-      state = packing.unpack_state(begin.memory, tree, info)
+      state = unpack_state(begin.memory, tree, info)
       records, log_size = info["records"], info["log"]
       if log_size is None:  # It was made for another log.
         log_size = self.log.start_of(self.seed, state.phase)
@@ -184,7 +186,7 @@ class Saver(Journal):
       self._say(
         f"Continuing seed {self.seed} in phase {state.phase}{self._stage()}."
       )
-      if change := convolutions.change_since(info):
+      if change := environment.kernels_changed(info):
         self._say(
           f"Since this checkpoint was made, {change}: bits differ, numbers agree"
           " to rounding."
@@ -249,9 +251,7 @@ class Saver(Journal):
     stored = self._running[1]
     leaves, structure = jax.tree.flatten(like)
     pairs = zip(stored, leaves, strict=True)
-    return jax.tree.unflatten(
-      structure, [packing.like_leaf(*pair) for pair in pairs]
-    )
+    return jax.tree.unflatten(structure, [like_leaf(*pair) for pair in pairs])
 
   def offer(self, stage: str, state: PyTree) -> None:
     self._save_if_due(stage, jax.tree.leaves(state))
@@ -265,12 +265,10 @@ class Saver(Journal):
     self._running = stage, []
     parts = self._parts(self._phase)
     number = int(parts[-1].rpartition("_")[2]) + 1 if parts else 0
-    tree = {
-      "running": {f"{i:05d}": x for i, x in enumerate(packing.to_host(leaves))}
-    }
+    tree = {"running": {f"{i:05d}": x for i, x in enumerate(to_host(leaves))}}
     tree["finished"] = self._finished
     self._save(
-      checkpoint_names.name(self._phase, number),
+      checkpoint_name(self._phase, number),
       {name: part for name, part in tree.items() if part},
       {
         "stage": stage,
@@ -296,10 +294,10 @@ class Saver(Journal):
     self._begin_phase(state.phase)
     info = {"classes_seen": state.classes_seen, "records": records}
     done = state.phase - 1
-    name = checkpoint_names.name(done)
-    self._save(name, packing.pack_state(state), info, f"after phase {done}")
+    name = checkpoint_name(done)
+    self._save(name, pack_state(state), info, f"after phase {done}")
     self._stop.obey()
-    return packing.on_disk(state, checkpoint.large(self.directory / name))
+    return on_disk(state, checkpoint.large(self.directory / name))
 
   def _save(self, name, tree, info, where):
     began = time.monotonic()
@@ -307,7 +305,7 @@ class Saver(Journal):
       "phase": self._phase,
       "log": self.log.sync(),
       "devices": mesh.device_count(),
-      convolutions.FIELD: convolutions.used(),
+      environment.KERNELS: environment.kernels(),
       "format": _FORMAT,
     }
     try:
@@ -327,7 +325,7 @@ class Saver(Journal):
     self._say(f"Checkpoint {where}: {took}.")
 
   def _place(self, name):
-    return checkpoint_names.place(self._run, self.seed, name)
+    return place_of(self._run, self.seed, name)
 
   def _prune(self):
     parts, current = self._parts(), self._parts(self._phase)[-_PARTS:]
@@ -338,10 +336,10 @@ class Saver(Journal):
       shutil.rmtree(self.directory / name, ignore_errors=True)
 
   def _phases(self):
-    return checkpoint_names.of_phases(self.directory)
+    return phase_names(self.directory)
 
   def _parts(self, phase=None):
-    return checkpoint_names.of_parts(self.directory, phase)
+    return part_names(self.directory, phase)
 
 
 def _unfit(info):
@@ -351,3 +349,175 @@ def _unfit(info):
   if info["devices"] != mesh.device_count():
     return f"on {info['devices']} devices"
   return None
+
+
+# Seconds.
+
+
+class Clock:
+  """A `Report` that counts the seconds of each stage of a phase.
+
+  Attributes:
+    stage: the running one.
+  """
+
+  def __init__(self):
+    self.restart({})
+
+  def restart(self, seconds: dict[str, float]) -> None:
+    """Goes on from these counts."""
+    self._seconds, self.stage = dict(seconds), None
+    self._since = time.monotonic()
+
+  def __call__(self, event: Event) -> None:
+    if isinstance(event, StepReport):
+      self.read()
+      self.stage = event.stage
+
+  def read(self) -> dict[str, float]:
+    """The counts until now."""
+    now = time.monotonic()
+    if self.stage is not None:
+      spent = self._seconds.get(self.stage, 0.0) + now - self._since
+      self._seconds[self.stage] = spent
+    self._since = now
+    return dict(self._seconds)
+
+
+# States as arrays.
+
+
+def _is_key(leaf):
+  return isinstance(leaf, jax.Array) and jnp.issubdtype(
+    leaf.dtype, jax.dtypes.prng_key
+  )
+
+
+def to_host(leaves):
+  """Arrays of a tree as they are stored."""
+  return [
+    np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    for leaf in leaves
+  ]
+
+
+def like_leaf(stored, leaf):
+  """What was stored of a leaf, as that kind of leaf."""
+  if _is_key(leaf):
+    return jax.random.wrap_key_data(jnp.asarray(stored))
+  if isinstance(leaf, jax.Array):
+    return mesh.put_replicated(stored)
+  return stored if isinstance(leaf, np.ndarray) else type(leaf)(stored)
+
+
+def pack_memory(memory):
+  """Images if they are kept as they are, as ever; or codes."""
+  kept = {"images": memory.images}
+  if not memory.codec.exact:
+    kept = {"codes": memory.codes.data, "sizes": memory.codes.sizes}
+  return kept | {"counts": memory.counts}
+
+
+def pack_state(state):
+  return {
+    "variables": state.variables,
+    "memory": pack_memory(state.memory),
+    "key": jax.random.key_data(state.key),
+  }
+
+
+def _unpack_memory(empty, kept):
+  if empty.codec.exact:
+    codes = empty.codec.encode(kept["images"])
+  else:
+    codes = memory_lib.Codes(kept["codes"], kept["sizes"])
+  return dataclasses.replace(empty, codes=codes, counts=kept["counts"])
+
+
+def on_disk(state, large):
+  """The state with a memory that is where its checkpoint is, if it is large.
+
+  Args:
+    state: what was saved.
+    large: arrays of the checkpoint, see `checkpoint.large`.
+  """
+  packed = pack_memory(state.memory)
+  found = {name: large.get(f"memory.{name}", x) for name, x in packed.items()}
+  return state._replace(memory=_unpack_memory(state.memory, found))
+
+
+def unpack_state(empty, tree, info):
+  """The state whose arrays these are, with the codec of an empty memory."""
+  return PhaseState(
+    variables=jax.tree.map(mesh.put_replicated, tree["variables"]),
+    memory=_unpack_memory(empty, tree["memory"]),
+    key=jax.random.wrap_key_data(jnp.asarray(tree["key"])),
+    phase=info["phase"],
+    classes_seen=info["classes_seen"],
+  )
+
+
+# Names of checkpoints.
+
+
+def checkpoint_name(phase: int, part: int | None = None) -> str:
+  """Of the state after a phase, or of the n-th part within it."""
+  whole = f"phase_{phase:02d}"
+  return whole if part is None else f"{whole}_part_{part:03d}"
+
+
+def parse_name(name: str) -> tuple[int, int | None] | None:
+  """The phase and the part; None for what is not a checkpoint.
+
+  >>> parse_name("phase_03_part_007")
+  (3, 7)
+  """
+  found = re.fullmatch(r"phase_(\d{2,})(?:_part_(\d{3,}))?", name)
+  if found is None:
+    return None
+  return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def place_of(run: str, seed: int, name: str) -> dict[str, Any]:
+  """What a checkpoint says that it is one of.
+
+  >>> place_of("ab12", 0, "phase_03_part_007")
+  {'run': 'ab12', 'seed': 0, 'phase': 3, 'part': 7}
+  """
+  phase, part = parse_name(name) or (None, None)
+  return {"run": run, "seed": seed, "phase": phase, "part": part}
+
+
+def runs_of(workdir: layout.AnyPath) -> set[str]:
+  """Names of the runs whose checkpoints these say they are; see `place`."""
+  found = set()
+  for manifest in Path(workdir).glob(f"seed_*/*/phase_*/{layout.MANIFEST}"):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+      found.add(json.loads(manifest.read_bytes())["place"]["run"])
+  return found
+
+
+def phase_names(directory: Path) -> list[str]:
+  """Names of the states after phases that are there, oldest first."""
+  return [name for name, (_, part) in _sorted(directory) if part is None]
+
+
+def part_names(directory: Path, phase: int | None = None) -> list[str]:
+  """Names of the parts of a phase, or of all, oldest first."""
+  return [
+    name
+    for name, (its_phase, part) in _sorted(directory)
+    if part is not None and phase in (None, its_phase)
+  ]
+
+
+def _sorted(directory):
+  found = {path.name: parse_name(path.name) for path in directory.glob("*")}
+  places = [(name, place) for name, place in found.items() if place is not None]
+  return sorted(places, key=lambda one: (one[1][0], one[1][1] or 0))
+
+
+def saved_phases(workdir: layout.AnyPath, seed: int) -> list[int]:
+  """Those with a checkpoint of their end."""
+  names = phase_names(layout.checkpoint_dir(workdir, seed))
+  return [found[0] for found in map(parse_name, names) if found is not None]
