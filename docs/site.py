@@ -1,4 +1,4 @@
-"""What the site shows besides docs/: notebooks, results, the project's texts.
+"""What the site shows besides docs/: notebooks, results, settings, the project's texts.
 
 Links in the sources are those of the repository, so that they also work where
 it is browsed; the site's root is that of the repository and docs/ in one.
@@ -8,6 +8,7 @@ import itertools
 from pathlib import Path
 import posixpath
 import re
+import runpy
 from typing import Any
 
 from mkdocs.structure.files import File
@@ -23,7 +24,7 @@ _LINK = re.compile(r"```.*?```|`[^`]*`|(\]\()([^)\s#]+)", re.DOTALL)
 
 
 def on_files(files, config):
-  """Adds what is outside docs/ under its path in the repository."""
+  """Adds the page of settings, and what is outside docs/ under its path there."""
   outside = [ROOT / name for name in (*TEXTS, "benchmarks/README.md")]
   outside += [
     path
@@ -33,6 +34,8 @@ def on_files(files, config):
   for path in outside:
     uri = path.relative_to(ROOT).as_posix()
     files.append(File.generated(config, uri, abs_src_path=str(path)))
+  settings = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
+  files.append(File.generated(config, "settings.md", content=settings))
   for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
     executed = EXECUTED / path.name
     text = as_markdown(executed if executed.exists() else path)

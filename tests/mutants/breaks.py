@@ -179,7 +179,7 @@ _LIBRARY = PHASE | {
       (
         "protocol.class_order(available, order_seed)",
         "protocol.class_order(available)",
-        ("data/stream_test.py", "experiments/settings_test.py"),
+        ("data/stream_test.py", "contracts/settings_test.py"),
       ),
       ("first = 0 if self.joint else n_old", "first = n_old"),
       ("_concatenate(self._test, 0, n_seen)", "_concatenate(self._test, n_old, n_seen)"),
@@ -228,7 +228,7 @@ _LIBRARY = PHASE | {
 
 _COMMANDS = {
   "mnemonics_jax/settings/settings.py": (
-    ("experiments/settings_test.py",),
+    ("contracts/settings_test.py",),
     [
       (
         'needs=_FINETUNED, to="balance.learning_rate")',
@@ -243,7 +243,7 @@ _COMMANDS = {
       (
         'yields_to=("learning_rate",), to="base.learning_rate",',
         'to="base.learning_rate",',
-        ("experiments/presets_test.py",),
+        ("contracts/settings_test.py",),
       ),
     ],
   ),
