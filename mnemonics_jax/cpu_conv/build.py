@@ -1,8 +1,8 @@
-"""conv.cc as a library: compiled once, kept for the next start.
+"""Compiles conv.cc to a library, once, and keeps it for the next start.
 
-Its name tells what it was made from and what it holds, so that a file is either
-exactly what it should be or of no use. It gets that name when it is complete:
-processes that build at the same time, or are killed, do no harm.
+The name of the library has a hash of its sources and one of its content, so a damaged
+file is never used. A file gets that name when it is complete. Processes that build at
+the same time, or are killed, do no harm.
 """
 
 from collections.abc import Sequence
@@ -23,25 +23,25 @@ from mnemonics_jax import files
 
 SOURCE = Path(__file__).with_name("conv.cc")
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
-# How compilers call the processor they run on.
+# Options for the processor that the compiler runs on.
 _NATIVE = ("-march=native", "-mcpu=native")
 _COMPILERS = ("g++", "clang++", "c++")
 _PROBE_SECONDS, _BUILD_SECONDS, _DAY = 20, 120, 24 * 3600
 
 
 class BuildError(RuntimeError):
-  """There is no library, for this reason."""
+  """The library cannot be built."""
 
 
 def library(directory: Path) -> tuple[Path, float]:
-  """The compiled library, and the seconds it took to make it, 0 if it was there.
+  """The path of the compiled library, and the seconds it took to build, or 0.
 
   Args:
-    directory: where it is kept. Code is run from there, so nobody else may be
-      able to write to it.
+    directory: where libraries are kept. This process runs code from there, so no
+      other user may be able to write to it.
 
   Raises:
-    BuildError: it cannot be made.
+    BuildError: it cannot be built.
   """
   compiler = find_compiler()
   native, macros = _probe(compiler)
@@ -75,16 +75,16 @@ def find_compiler() -> str:
 
 
 def compile_command(command: Sequence[str], out: Path) -> list[str]:
-  """What compiles conv.cc to `out` with a compiler and its options."""
+  """The command that compiles conv.cc to `out`."""
   headers = ["-isystem", jax.ffi.include_dir()]
   return [*command, *headers, str(SOURCE), "-o", str(out)]
 
 
 def _probe(compiler):
-  """The option for this processor, and all that the compiler then predefines.
+  """The option for this processor, and the macros that the compiler predefines.
 
-  On another machine that sees the same disk the macros are others; they contain
-  the compiler's version, too.
+  The macros tell processors apart, where machines share a disk, and the versions of
+  the compiler.
   """
   problem = BuildError(f"{compiler} does not work")
   for option in _NATIVE:
@@ -103,7 +103,7 @@ def _make_private(directory):
 
 
 def _find(directory, key):
-  """The library of that key if there is a good one; damaged ones are removed."""
+  """The library of that key, if there is one; removes damaged ones."""
   for path in sorted(directory.glob(f"conv-{key}-*.so")):
     with contextlib.suppress(FileNotFoundError):
       if path.name == _name(key, path):
@@ -117,7 +117,7 @@ def _name(key, path):
 
 
 def _build(directory, key, command):
-  for path in directory.glob("*.tmp"):  # A kill left it.
+  for path in directory.glob("*.tmp"):  # A killed process left it.
     with contextlib.suppress(OSError):
       if time.time() - path.stat().st_mtime > _DAY:
         shutil.rmtree(path, ignore_errors=True)
@@ -130,7 +130,7 @@ def _build(directory, key, command):
 
 
 def _run(command, seconds):
-  """The output of a command that gets so much time, children included."""
+  """The output of a command; kills it and its children after that time."""
   with subprocess.Popen(
     command,
     stdin=subprocess.DEVNULL,

@@ -1,9 +1,9 @@
-"""Which convolutions this process uses on a CPU, and how JAX calls them.
+"""Chooses how this process convolves on a CPU, and calls the kernels from JAX.
 
-MNEMONICS_CPU_CONV decides: `native` insists on the kernels in C++, `xla` leaves
-convolutions to XLA, and `auto`, the default, uses the kernels where they can be
-built. The kernels take float32. XLA does the rest: other types, empty arrays, and
-arrays whose type says how they are spread over devices.
+MNEMONICS_CPU_CONV decides: `native` requires the kernels in C++, `xla` leaves
+convolutions to XLA, and `auto`, the default, uses the kernels where they can be built.
+The kernels take float32. XLA does the rest: other types, empty arrays, and arrays with
+explicit sharding.
 """
 
 from collections.abc import Callable
@@ -47,9 +47,9 @@ class Choice(NamedTuple):
   """How convolutions are computed on a CPU.
 
   Attributes:
-    name: `xla`, or `native-` and a hash of what the library was made from. With
-      equal names, equal programs give equal bits.
-    note: what a person should know of how it came to this.
+    name: `xla`, or `native-` and a hash of the library's sources. With equal names,
+      equal programs give equal bits.
+    note: a message for the user about the choice.
   """
 
   name: str
@@ -61,9 +61,9 @@ class Choice(NamedTuple):
     return self.name != "xla"
 
   def target(self, name: str) -> str:
-    """The name under which XLA knows one of the maps.
+    """XLA's name of one of the maps.
 
-    It contains the choice's, because compiled programs are cached by such names.
+    It contains the choice's name, because compiled programs are cached by it.
     """
     return f"mnemonics-{self.name}-{name}"
 
@@ -72,14 +72,14 @@ def choose() -> Choice:
   """The choice of this process; the first call may compile for some seconds.
 
   Raises:
-    UserError: the environment asks for what cannot be.
+    UserError: MNEMONICS_CPU_CONV is unknown, or `native` and there are no kernels.
   """
   with _LOCK:
     return _choose()
 
 
 def news() -> str | None:
-  """The note of the choice, when it is asked for the first time; then None."""
+  """The note of the choice at the first call; then None."""
   note = choose().note
   if _SAID.is_set():
     return None
@@ -145,14 +145,14 @@ def form(name: str) -> Callable[..., Any]:
       return _XLA[name](a, b, geometry)
 
     def call(a, b):
-      # A device may have a share of the images only.
+      # Within `map_shares`, a device has a share of the images.
       result = jax.ShapeDtypeStruct(_SHAPES[name](a, b, geometry), a.dtype)
       numbers = dict(stride=geometry.stride, padding=geometry.padding)
       return jax.ffi.ffi_call(chosen.target(name), result)(
         a, b, **{key: np.int64(value) for key, value in numbers.items()}
       )
 
-    # XLA cannot cut a call into parts: it would send all images to all devices.
+    # XLA cannot split a call: it would send all images to all devices.
     if name == "conv2d_dw":
       return mesh.sum_shares(call, a, b)
     return mesh.map_shares(call, a, b)
@@ -161,7 +161,7 @@ def form(name: str) -> Callable[..., Any]:
 
 
 def _suits(*arrays):
-  # Operands have lost their types' account of where they are: calls of arrays
-  # that are explicitly spread would gather them.
+  # Operands have lost their sharding types here: calls would gather arrays with
+  # explicit sharding.
   spread = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
   return not spread and all(a.dtype == jnp.float32 and a.size for a in arrays)

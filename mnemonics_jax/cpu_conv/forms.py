@@ -1,10 +1,10 @@
-"""The three maps of a convolution by means of XLA on a CPU.
+"""The three maps of a convolution, written for XLA on a CPU.
 
-They are written in the one layout for which XLA has fast kernels everywhere: it
-brings other layouts into this one only outside of loops. In the body of a scan or
-while loop the gradients that `lax.conv_general_dilated` derives take up to 100 times
-longer. The gradient of the kernel is made of matrix products, which halves its time.
-Neighbours of few channels are computed together.
+They use the one layout for which XLA has fast kernels. XLA converts other layouts only
+outside of loops: in a scan or while loop, the gradients that
+`lax.conv_general_dilated` derives take up to 100 times longer. The gradient of the
+kernel is a sum of matrix products, which halves its time. Neighbouring pixels with few
+channels are computed together.
 """
 
 from functools import partial
@@ -72,8 +72,8 @@ _CHUNK_BYTES = 1 << 20  # shifted copies of one chunk: they fit the cache
 def conv_dw(x, g, geometry):
   """Sums matrix products over chunks of the batch that fit the cache.
 
-  Each device sums over its own part of the batch: a loop over all of it would
-  make every device fetch the others' parts.
+  Each device sums over its own part of the batch. A loop over the whole batch
+  would make every device fetch the parts of the others.
   """
   return mesh.sum_shares(partial(_sum_products, geometry=geometry), x, g)
 

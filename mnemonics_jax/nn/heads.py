@@ -1,7 +1,7 @@
-"""Classifier heads, padded to the run's total number of classes.
+"""Classifier heads, padded to the number of classes of the whole run.
 
-Rows of classes not seen yet exist from the start, so shapes never change;
-`mask_logits` keeps them out of every loss and prediction.
+Rows of future classes exist from the start, so shapes never change. `mask_logits`
+keeps them out of losses and predictions.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ MASKED = -1e9
 
 
 class Scores(NamedTuple):
-  """What a head says about features.
+  """Scores of a head.
 
   Attributes:
     logits: input of the softmax.

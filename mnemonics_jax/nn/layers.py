@@ -1,4 +1,4 @@
-"""What networks are made of: convolutions under transfer, batch normalisation."""
+"""Layers: convolution with optional weight transfer, batch normalisation."""
 
 from flax import linen as nn
 from jax import lax
@@ -44,19 +44,17 @@ class Conv(nn.Module):
 class BatchNorm(nn.Module):
   """Normalises each channel, the last axis, to mean `bias` and deviation `scale`.
 
-  One multiply-add per entry: the normalised (x − μ)/σ·γ + β is x·a + b with two
-  numbers for each channel, a = γ/√(σ² + ε) and b = β − μ·a. No array of x − μ is
-  made, kept for the backward pass or differentiated: a third less memory than the
-  textbook's form.
+  One multiply-add per entry: (x − μ)/σ·γ + β is x·a + b with a = γ/√(σ² + ε) and
+  b = β − μ·a for each channel. No array of x − μ is stored for the backward pass,
+  which saves a third of the memory.
 
-  Parameters and statistics are called, shaped and updated like those of flax's
-  `BatchNorm`. Whatever the type of the images, sums and products are made in
-  float32 or better.
+  Names, shapes and updates are those of flax's `BatchNorm`. Sums and products are
+  computed in float32 or better, whatever the type of the images.
 
   Attributes:
-    use_running_average: whether to normalise by the statistics that were
-      gathered, and not by those of the batch.
-    momentum: share of the gathered statistics that a batch leaves.
+    use_running_average: whether to normalise by the running statistics instead of
+      those of the batch.
+    momentum: share of the running statistics that remains after a batch.
     epsilon: added to the variance.
   """
 
@@ -89,5 +87,5 @@ def _moments(x):
   """Mean and variance of each channel, in one pass over x."""
   axes = tuple(range(x.ndim - 1))
   mean = x.mean(axes)
-  # Rounding must not make it negative, for its square root is taken.
+  # Rounding must not make it negative: its square root follows.
   return mean, jnp.maximum(0.0, (x * x).mean(axes) - mean * mean)

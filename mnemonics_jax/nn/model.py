@@ -1,6 +1,6 @@
-"""A network with its head, and any function of images on many blocks of them.
+"""A network with its head; functions of images, applied block by block.
 
-Memory stays bounded: images pass a network a block at a time.
+Blocks keep the memory bounded.
 """
 
 from collections.abc import Callable, Iterable
@@ -91,15 +91,15 @@ def _backbone(variables):
   return variables | {"params": variables["params"]["backbone"]}
 
 
-# One size for every set of images on the host: one compiled program for all.
+# One block size for all images on the host, so one compiled program.
 _BLOCK = 256
 
 
 def map_blocks(apply: Callable[[Array], Array], images: Array) -> Array:
-  """`apply(images)` within a compiled program, for images on the device.
+  """`apply(images)` in a compiled program, for images on the device.
 
   Args:
-    apply: rows to rows; sees a block at a time, the last one padded.
+    apply: rows to rows; it gets a block at a time, the last one padded.
     images: rows on the device.
   """
   size = mesh.round_up(min(_BLOCK, len(images)))
@@ -113,14 +113,10 @@ def map_blocks(apply: Callable[[Array], Array], images: Array) -> Array:
 def stream_blocks(
   apply: Callable[[Array], Iterable[Array]], rows: Images
 ) -> list[np.ndarray]:
-  """`apply(rows)`, a tuple of arrays, for rows on the host; returns there.
+  """`apply(rows)`, as arrays on the host, for rows on the host or on a disk.
 
   One program serves any number of rows. The next block is read while one is
-  computed.
-
-  Args:
-    apply: rows to a tuple of arrays; sees a block at a time, the last one padded.
-    rows: on the host, or on a disk.
+  computed. `apply` gets a block at a time, the last one padded.
   """
   size, done, running = mesh.round_up(_BLOCK), [], []
   put = lambda start: mesh.put_sharded(rows[start : start + size], size)
@@ -128,18 +124,18 @@ def stream_blocks(
 
   def collect():
     start, parts = running.pop(0)
-    if not done:  # Joining blocks at the end would hold all rows twice.
+    if not done:  # Joining blocks at the end would need twice the memory.
       done.extend(
         np.empty((len(rows), *part.shape[1:]), part.dtype) for part in parts
       )
     for whole, part in zip(done, parts, strict=True):
-      # On the host: lengths differ, and each would be a program.
+      # On the host, since each length would be a program of its own.
       whole[start : start + size] = np.asarray(part)[: len(rows) - start]
 
   with contextlib.closing(read_ahead(put, starts)) as blocks:
     for start, block in zip(starts, blocks, strict=True):
       running.append((start, jax.tree.leaves(apply(block))))
-      if len(running) > 1:  # Blocks that nobody waits for would pile up.
+      if len(running) > 1:  # Otherwise blocks would pile up.
         collect()
   collect()
   return done

@@ -1,9 +1,8 @@
-"""Pixels: stored (uint8), computed with (float in [0, 1]), and coded (JPEG).
+"""Pixels: stored as uint8, computed as floats in [0, 1], and coded as JPEG.
 
-JPEG is a function with a gradient here. Its steps are those of libjpeg: colours
-apart, 8×8 cosine transforms, divided by the tables of a quality and rounded.
-Rounding lets gradients pass as if it did nothing, so that images learn around what
-is lost.
+The JPEG here has a gradient. It follows libjpeg: separate colours, 8×8 cosine
+transforms, division by the tables of a quality, rounding. Gradients pass through the
+rounding unchanged, so images can adapt to the loss.
 """
 
 import dataclasses
@@ -72,7 +71,7 @@ _MIDDLE = np.array([0, 128, 128], np.float32)
 
 
 def tables(quality: int) -> np.ndarray:
-  """What coefficients are divided by: [brightness and colour, 8, 8].
+  """Divisors of the coefficients: [brightness and colour, 8, 8].
 
   >>> tables(50)[0, 0, :3].tolist(), tables(75)[0, 0, :3].tolist()
   ([16, 11, 10], [8, 6, 5])
@@ -91,7 +90,7 @@ def cosines() -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class JpegLoss:
-  """What JPEG leaves of images, within a grey level or so of what Pillow does.
+  """Images as JPEG gives them back, within about a grey level of Pillow.
 
   Attributes:
     quality: 1 to 100.

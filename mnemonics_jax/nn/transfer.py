@@ -3,10 +3,9 @@
 X_q = (W_q ⊙ T^W_q) X_{q−1} + (b_q + T^b_q), Eq. 5 of Liu et al. 2020. T is a
 `transfer` collection beside Θ; after the phase it is folded into Θ.
 
-`in_out` has one scale per kernel slice: that is what the authors' code does, and
-what this package calls the paper's. `out`, the formula as it is printed, has one
-per output channel. Mind that `out` in front of a train-mode batch normalisation
-changes nothing: the normalisation removes it again.
+`in_out` has one scale per kernel slice, as in the authors' code; this package calls
+it the paper's. `out` has one per output channel, as the formula is printed. In front
+of a batch normalisation in training, `out` has no effect: it is normalised away.
 """
 
 import chex

@@ -1,11 +1,9 @@
 """Many devices: images and batches are sharded, everything else is replicated.
 
-Programs are written as for one device. Under `use` JAX knows a mesh: arrays made
-there are replicated, `put_sharded` gives each device its rows of the images,
-`shard` marks the batches whose rows part ways, and XLA derives the rest, which is
-sums over devices: of gradients, of batch statistics, and of a batch's images,
-which are zero on all devices but the one that has them. Without a mesh all of
-this is the identity.
+Programs are written as for one device. Under `use`, JAX knows a mesh. Arrays made
+there are replicated. `put_sharded` gives each device its rows of the images, and
+`shard` marks the batches to split. XLA derives the rest: sums over devices of
+gradients, batch statistics and images. Without a mesh, all of this does nothing.
 """
 
 from collections.abc import Callable
@@ -28,7 +26,7 @@ _AXIS = "data"
 
 
 def use(count: int | None = None) -> contextlib.AbstractContextManager[Any]:
-  """Computes on the first `count` devices from here on; None is all of them."""
+  """Computes on the first `count` devices; None means all of them."""
   devices = jax.devices()[:count]
   if len(devices) == 1:
     return contextlib.nullcontext()
@@ -40,10 +38,10 @@ def use(count: int | None = None) -> contextlib.AbstractContextManager[Any]:
 
 
 def here() -> Callable[[], contextlib.AbstractContextManager[Any]]:
-  """What another thread enters to compute on the devices of this one.
+  """A context in which another thread computes on the devices of this one.
 
-  A mesh is a thread's own: without it, what the other thread makes would be on
-  one device, and right, but nothing would be shared.
+  Each thread has its own mesh. Without the context, the arrays that another thread
+  makes would be on one device.
   """
   if device_count() == 1:
     return contextlib.nullcontext
@@ -51,43 +49,41 @@ def here() -> Callable[[], contextlib.AbstractContextManager[Any]]:
 
 
 def split_cpu(count: int | None = None) -> None:
-  """Lets a CPU be as many devices, but no more than it has cores.
+  """Splits a CPU into `count` devices, at most one for each core; None means all.
 
-  None makes a device of every core.
-
-  Has no effect once JAX has started, or if the environment has decided it.
+  It has no effect after JAX has started, or if the environment sets the number.
   """
   chosen = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
   asked: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
   if chosen or asked >= 0:
     return
-  with contextlib.suppress(RuntimeError):  # JAX has started: it is too late.
+  with contextlib.suppress(RuntimeError):  # JAX has started.
     jax.config.update("jax_num_cpu_devices", min(count or cores(), cores()))
 
 
 def cores() -> int:
-  """Those of the machine that this process may use."""
+  """Number of cores that this process may use."""
   affinity = getattr(os, "sched_getaffinity", None)  # Only on Linux.
   return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def device_count() -> int:
-  """Over how many devices XLA shards a batch here."""
+  """Number of devices over which XLA shards a batch here."""
   mesh = jax.sharding.get_abstract_mesh()
   return mesh.shape[_AXIS] if _AXIS in mesh.auto_axes else 1
 
 
 def round_up(rows: int, parts: int = 1) -> int:
-  """The next number of rows, upwards, of which each device has equal `parts`.
+  """Rows rounded up so that each device gets `parts` equal parts of them.
 
-  One device takes any number: there is nothing to share.
+  On one device the number stays as it is.
   """
   share = parts * device_count()
   return rows if device_count() == 1 else -(-rows // share) * share
 
 
 def shard(tree: PyTree) -> PyTree:
-  """Rows sharded over the devices, if they make equal shares."""
+  """Shards rows over the devices, if all shares are equal."""
 
   def by_rows(x):
     even = x.shape[0] % device_count() == 0
@@ -97,14 +93,14 @@ def shard(tree: PyTree) -> PyTree:
 
 
 def replicate(tree: PyTree) -> PyTree:
-  """The whole of every array on each device."""
+  """Puts the whole of every array on each device."""
   return jax.tree.map(_constrain, tree)
 
 
 def take(array: jax.Array, rows: jax.Array) -> jax.Array:
-  """A batch: `array[rows]`, sharded if it can be, of an array that may be.
+  """The batch `array[rows]`, sharded if its rows make equal shares.
 
-  Left to itself, XLA would all-gather the whole array.
+  Without this, XLA would gather a whole sharded array on each device.
   """
   if device_count() == 1 or len(array) % device_count():
     return shard(array[rows])
@@ -132,9 +128,9 @@ def map_shares(
   rows: jax.Array,
   whole: jax.Array,
 ) -> jax.Array:
-  """`function(rows, whole)`, whose rows each device computes for its own share.
+  """`function(rows, whole)`, where each device computes the rows of its share.
 
-  For calls that XLA cannot cut into parts by itself.
+  For calls that XLA cannot split by itself.
   """
   return _on_shares(function, (rows, whole), (_AXIS, None), _AXIS)
 
@@ -144,9 +140,9 @@ def sum_shares(
   rows: jax.Array,
   others: jax.Array,
 ) -> jax.Array:
-  """`function(rows, others)`, a sum over rows to which each device adds its own.
+  """`function(rows, others)`, a sum over rows; each device adds its share.
 
-  For calls that XLA cannot cut into parts by itself.
+  For calls that XLA cannot split by itself.
   """
   total = lambda *shares: lax.psum(function(*shares), _AXIS)
   if not _shareable(rows):
@@ -161,7 +157,7 @@ def _shareable(rows):
 def _on_shares(function, arrays, axes, result):
   if not _shareable(arrays[0]):
     return function(*arrays)
-  # That a call's result is the same everywhere, or is not, is hidden from JAX.
+  # JAX cannot see whether the result of a call is equal on all devices.
   return jax.shard_map(
     function,
     in_specs=tuple(map(PartitionSpec, axes)),
@@ -177,28 +173,25 @@ def _constrain(x, *axes):
 
 
 def put_replicated(array: np.ndarray | jax.Array) -> jax.Array:
-  """Moves a host array to every device.
-
-  Every process has the array; none waits to compare it with the others'.
-  """
+  """Moves a host array to every device, without comparing it across processes."""
   if device_count() == 1 or isinstance(array, jax.Array):
     return jnp.asarray(array)
   return _place(array.shape, PartitionSpec(), lambda index: array[index])
 
 
-# What is read at a time: images of a disk should not be in memory twice.
+# Images read at a time, so that those of a disk are not in memory twice.
 _READ = 512
 
 
 def put_sharded(array: Any, rows: int) -> jax.Array:
-  """Moves its rows of a host array to each device, zeros for those it lacks.
+  """Moves to each device its rows of a host array, padded with zeros.
 
-  A process only looks at the rows of its own devices.
+  A process only reads the rows of its own devices.
 
   Args:
-    array: rows on the host, or what looks like them and becomes an array when it
-      is cut (`data.images.Stored`).
-    rows: how many there shall be.
+    array: rows on the host, or images that are read when sliced, such as
+      `data.images.Stored`.
+    rows: their number with padding.
   """
 
   def own_rows(index):
@@ -221,13 +214,13 @@ def put_batches(
   rows: np.ndarray,
   image_shape: tuple[int, ...],
 ) -> jax.Array:
-  """Batches of images, of each of which every device gets its share.
+  """Moves batches of images to the devices; each device gets a share of each.
 
   A process only reads the rows of its own devices.
 
   Args:
-    read: gives the uint8 images of some rows.
-    rows: of the images of each batch, [batches, rows]; -1 is a black one.
+    read: returns the uint8 images of some rows.
+    rows: rows of each batch, [batches, rows]; -1 stands for a black image.
     image_shape: of an image.
   """
 
@@ -248,18 +241,17 @@ def put_batches(
 
 
 def _outside_the_heap(shape: tuple[int, ...]) -> np.ndarray:
-  """Zeros whose memory is the system's again as soon as nobody needs them.
+  """Zeros whose memory goes back to the system as soon as they are freed.
 
-  A heap in which large arrays come and go has holes, and grows for want of one
-  that is large enough. These begin where a page does, so that a CPU computes with
-  them as they are, and has no copy.
+  Large arrays that come and go would fragment the heap. These begin at a page, so
+  a CPU device uses them without a copy.
   """
   memory = mmap.mmap(-1, math.prod(shape))
   return np.frombuffer(memory, np.uint8).reshape(shape)
 
 
 def take_batches(array: jax.Array, rows: jax.Array) -> jax.Array:
-  """`take` for batches of rows, placed as those of `put_batches`."""
+  """`take` for several batches, placed like those of `put_batches`."""
   batches = lax.map(lambda batch: take(array, batch), rows)
   even = rows.shape[1] % device_count() == 0
   return _constrain(batches, None, _AXIS if even else None)

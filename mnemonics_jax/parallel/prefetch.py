@@ -1,4 +1,4 @@
-"""Keeping a device busy: reading ahead, and calls that take about a second."""
+"""Keep a device busy: read ahead, and run calls of about a second."""
 
 import collections
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -17,16 +17,16 @@ SECONDS_PER_CALL = 1.0
 def read_ahead(
   read: Callable[[T], R], items: Iterable[T], ahead: int = 2
 ) -> Generator[R, None, None]:
-  """`read(item)` for one item after the other, some before they are asked for.
+  """Yields `read(item)` for each item, and reads some of them early.
 
-  `read` runs in a thread, on the devices of the caller; `items` are iterated in
-  the caller's own. What `read` raises is raised in place of its result. Whoever
-  does not go to the end closes the iterator, or the thread stays.
+  `read` runs in a thread, on the devices of the caller. The caller's thread
+  iterates over `items`. An error of `read` is raised in place of its result. Close
+  the iterator if you do not exhaust it; otherwise the thread stays.
 
   Args:
-    read: gets an item, such as images from a disk to a device.
-    items: what to get.
-    ahead: results that are there, or under way, while one is used.
+    read: loads an item, such as images from a disk to a device.
+    items: what to read.
+    ahead: results that are read, or being read, while one is used.
   """
   on_my_devices = mesh.here()
 
@@ -48,7 +48,7 @@ def read_ahead(
 
 
 class Pace:
-  """Long epochs return to the host about once a second, to show progress.
+  """Chooses how many steps a call takes, so that it lasts about a second.
 
   Attributes:
     steps: of the next call.
@@ -59,7 +59,7 @@ class Pace:
 
   @contextlib.contextmanager
   def timing(self, steps: int) -> Iterator[None]:
-    """Times a call of so many steps, and decides on the next one's."""
+    """Times a call of this many steps, and updates `steps`."""
     began = time.perf_counter()
     yield
     rate = steps / (time.perf_counter() - began)

@@ -1,7 +1,7 @@
-"""Several processes of one run: how they meet, and what they tell each other.
+"""Several processes of one run: how they connect, and what they exchange.
 
-All execute the same program. The first one prints and writes; the others work in
-copies of its directories, which end with them.
+All run the same program. The first one prints and writes. The others work in private
+copies of its directories, which are deleted when they end.
 """
 
 import atexit
@@ -19,7 +19,7 @@ import numpy as np
 
 from mnemonics_jax.errors import UserError
 
-_copies: list[str] = []  # Directories of this process alone.
+_copies: list[str] = []  # Private directories of this process.
 
 
 def all_gather(array: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def all_equal(value: int) -> bool:
 
 
 def all_max(value: int) -> int:
-  """The largest value of all processes: clocks differ, but steps must not."""
+  """The largest value of all processes, so that all do the same next."""
   return int(all_gather(np.array(value, np.int32)).max())
 
 
@@ -44,16 +44,13 @@ def connect(
   num_processes: int | None = None,
   process_id: int | None = None,
 ) -> bool:
-  """Joins the other processes, if there may be some.
+  """Connects to the other processes of the run; returns whether there are any.
 
   Args:
     coordinator: `host:port` of the first process, or `auto` where JAX finds it
-      (Slurm). None also looks for a TPU pod.
+      (Slurm). None looks for a TPU pod only.
     num_processes: how many there are, with `host:port`.
     process_id: number of this one, with `host:port`.
-
-  Returns:
-    Whether it joined any.
   """
   _check_address(coordinator, num_processes, process_id)
   if coordinator is None and not has_tpu():
@@ -63,7 +60,7 @@ def connect(
       jax.distributed.initialize()
     else:
       jax.distributed.initialize(coordinator, num_processes, process_id)
-  except Exception as error:  # Whatever the search for a cluster runs into.
+  except Exception as error:  # The search for a cluster has many.
     if coordinator is None and jax.process_count() == 1:
       return False
     named = f"coordinator={coordinator}" if coordinator else "coordinator"
@@ -105,7 +102,7 @@ def _check_address(coordinator, num_processes, process_id):
 
 
 def has_tpu(dev: Path = Path("/dev")) -> bool:
-  """Whether this machine has TPUs; JAX then knows if it is part of a pod."""
+  """Whether this machine has TPUs, and so may be part of a pod."""
   wanted = os.environ.get("JAX_PLATFORMS") or "tpu"
   chips = [*dev.glob("accel*"), *dev.glob("vfio/[0-9]*")]
   installed = importlib.util.find_spec("libtpu") is not None
@@ -118,7 +115,7 @@ def is_first() -> bool:
 
 
 def private_directory(path: Path) -> Path:
-  """A directory that only this process writes: `path` itself, or a copy."""
+  """A directory that only this process writes: `path` or a copy of it."""
   if jax.process_count() == 1:
     return path
   private = path
@@ -135,10 +132,9 @@ def private_directory(path: Path) -> Path:
 
 
 def leave_at_exit(code: int) -> None:
-  """Lets this process end without the others, at its exit.
+  """Lets this process exit without waiting for the others.
 
-  They may wait for it, which would wait for them. What they wait for then fails,
-  and they end, too.
+  They may be waiting for it; then they fail, and exit too.
   """
   atexit.register(_leave, code)
 

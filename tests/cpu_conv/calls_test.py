@@ -104,15 +104,6 @@ def _program(dtype, **options):
   return jax.jit(gradient).trace(x, w).lower(**options).as_text()
 
 
-def test_nothing_to_compute():
-  """An image of no rows: its border alone is seen."""
-  x, w = jnp.ones((1, 0, 4, 16)), jnp.ones((3, 3, 16, 16))
-  y, back = jax.vjp(lambda x, w: conv2d(x, w, padding=2), x, w)
-  assert y.shape == (1, 2, 6, 16) and not y.any()
-  dx, dw = back(jnp.ones_like(y))
-  assert dx.shape == x.shape and not dw.any()
-
-
 @needs_native
 def test_float32_on_a_cpu_is_native():
   text = _program(jnp.float32)

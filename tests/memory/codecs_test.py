@@ -7,7 +7,6 @@ from PIL import Image, JpegImagePlugin
 import pytest
 
 from mnemonics_jax import memory
-from mnemonics_jax.errors import UserError
 
 RNG = np.random.default_rng(0)
 # Not a multiple of the 8×8 blocks; smooth enough for a code to be worth it.
@@ -35,17 +34,11 @@ def test_codes_are_what_pillow_writes_without_what_all_share(
   codec, kind, options
 ):
   codes = codec.encode(IMAGES)
-  shared = codec.shared(SHAPE)
-  decoded = codec.decode(codes, SHAPE)
-  assert decoded.shape == IMAGES.shape and decoded.dtype == np.uint8
-  for image, code, kept in zip(IMAGES, codes.apart(), decoded, strict=True):
+  for image, code in zip(IMAGES, codes.apart(), strict=True):
     file = io.BytesIO()
     Image.fromarray(image).save(file, kind, **options)
     content = codec.to_file(code, SHAPE)
     assert content == file.getvalue()
-    assert len(content) == len(shared) + len(code)
-    assert codec.from_file(content, SHAPE) == code.tobytes()
-    np.testing.assert_array_equal(np.asarray(opened(content)), kept)
   assert codes.sizes.sum() == codes.data.size < IMAGES.size / 2
 
 
@@ -65,48 +58,21 @@ def test_raw_is_exact_and_a_png_outside():
   assert memory.Raw().from_file(content, SHAPE) == IMAGES[2].tobytes()
 
 
-def test_grey_images_and_none():
+def test_grey_images():
   grey = IMAGES[..., :1]
   kept = memory.round_trip(memory.Jpeg(90), grey)
   assert kept.shape == grey.shape
   assert np.abs(kept.astype(int) - grey).mean() < 5
-  for codec in (memory.Raw(), memory.Jpeg(), memory.WebP()):
-    assert memory.round_trip(codec, IMAGES[:0]).shape == (0, *SHAPE)
 
 
 @pytest.mark.parametrize(
   ("codec", "content"),
   [
-    (memory.Jpeg(75), memory.Jpeg(50).write(IMAGES[0])),
+    (memory.Jpeg(75), memory.Jpeg(50).write(IMAGES[0])),  # Other tables.
     (memory.Jpeg(75), memory.Jpeg(75).write(IMAGES[0, :8])),  # Another size.
-    (memory.WebP(75), memory.Jpeg(75).write(IMAGES[0])),
     (memory.Raw(), memory.Raw().to_file(IMAGES[0, :8].ravel(), (8, 20, 3))),
   ],
 )
-def test_files_of_another_kind_are_refused(codec, content):
+def test_files_of_another_quality_or_size_are_refused(codec, content):
   with pytest.raises(ValueError):
     codec.from_file(content, SHAPE)
-
-
-@pytest.mark.parametrize("text", ["raw", "jpeg:1", "jpeg:100", "webp:75"])
-def test_codecs_are_read_from_text(text):
-  assert str(memory.parse_codec(text)) == text
-  assert memory.parse_codec(memory.parse_codec(text)) == memory.parse_codec(
-    text
-  )
-
-
-@pytest.mark.parametrize(
-  "text", ["", "png", "jpeg:", "jpeg:0", "jpeg:101", "jpeg:x", "raw:5", "webp:-1"]
-)  # fmt: skip
-def test_broken_codecs_are_refused(text):
-  with pytest.raises(UserError, match="`codec="):
-    memory.parse_codec(text)
-
-
-def test_images_without_a_code_are_refused():
-  memory.Raw().check((8, 8, 7))
-  memory.Jpeg().check((8, 8, 1))
-  for codec, channels in [(memory.Jpeg(), 4), (memory.WebP(), 1)]:
-    with pytest.raises(UserError, match=f"no images of {channels} channels"):
-      codec.check((8, 8, channels))

@@ -143,7 +143,7 @@ _LIBRARY = PHASE | {
     ],
   ),
   "nn/heads.py": (
-    ("nn/heads_test.py", "nn/model_test.py", "methods"),
+    ("nn/model_test.py", "methods"),
     [
       ("keepdims=True) + 1e-12", "keepdims=True)"),
       ('params["sigma"] * cosines, cosines', "cosines, cosines"),

@@ -97,7 +97,7 @@ PHASE = {
     ],
   ),
   "parallel/prefetch.py": (
-    ("parallel/ahead_test.py",),
+    ("parallel/prefetch_test.py",),
     [
       ("len(waiting) > ahead", "waiting"),
       ("while waiting:\n      yield waiting.popleft()", "while waiting:\n      yield waiting.pop()"),

@@ -2,6 +2,7 @@
 
 from functools import partial
 import inspect
+import itertools
 import os
 from pathlib import Path
 import subprocess
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemonics_jax.nn.conv import conv2d
+from mnemonics_jax.nn.conv import Geometry, conv2d
 
 # kernel, stride, padding, height, width
 RESNET = [
@@ -198,18 +199,6 @@ def test_vmap(x64, name, axes):
   assert_close(actual, jnp.stack(expected), 1e-12)
 
 
-def test_gradient_for_each_image(x64):
-  x, w = arrays(3, 5, 6)
-
-  def per_image(conv):
-    def loss(w, image):
-      return jnp.sum(jnp.sin(conv(image[None], w)))
-
-    return jax.vmap(jax.grad(loss), (None, 0))(w, x)
-
-  assert_close(per_image(conv2d), per_image(reference), 1e-12)
-
-
 @pytest.mark.parametrize("remat", [False, True])
 def test_gradient_through_an_unrolled_loop(x64, remat):
   x, w = arrays(3, 5, 6)
@@ -236,11 +225,14 @@ def test_eager_equals_jit():
   assert_close(gradient(x, w), jax.jit(gradient)(x, w), 1e-6)
 
 
-def test_no_images():
-  x, w = arrays(3, 5, 6, batch=0, dtype=np.float32)
-  dx, dw = jax.grad(lambda x, w: jnp.sum(conv2d(x, w)), (0, 1))(x, w)
-  assert dx.shape == x.shape
-  assert not np.any(dw)
+@pytest.mark.parametrize("shape", [(0, 5, 6, 16), (1, 0, 4, 16)])
+def test_nothing_to_compute(shape):
+  """No images, or images without rows, of which only the border is seen."""
+  x, w = jnp.ones(shape), jnp.ones((3, 3, 16, 16))
+  y, back = jax.vjp(lambda x, w: conv2d(x, w, padding=2), x, w)
+  assert y.shape == (shape[0], shape[1] + 2, shape[2] + 2, 16) and not y.any()
+  dx, dw = back(jnp.ones_like(y))
+  assert dx.shape == x.shape and not dw.any()
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
@@ -276,6 +268,22 @@ def test_kernel_larger_than_the_image():
 def test_mixed_types():
   with pytest.raises(TypeError, match="cast one"):
     conv2d(jnp.zeros((1, 4, 4, 1)), jnp.zeros((3, 3, 1, 1), jnp.bfloat16))
+
+
+@pytest.mark.parametrize(
+  "kernel, stride, padding",
+  [(3, 1, 1), (3, 2, 1), (1, 2, 0), (7, 2, 3), (5, 3, 1)],
+)
+def test_outputs_are_counted_one_by_one(kernel, stride, padding):
+  for size in itertools.product((7, 8, 9), (12, 13)):
+    geometry = Geometry(size, kernel, stride, padding)
+    padded = (np.pad(np.zeros(n), padding) for n in size)
+    starts = (range(0, len(n) - kernel + 1, stride) for n in padded)
+    assert geometry.out_size == tuple(map(len, starts))
+
+
+def test_equal_ones_find_the_same_program():
+  assert hash(Geometry((8, 8), 3, 1, 1)) == hash(Geometry((8, 8), 3, 1, 1))
 
 
 TWO_DEVICES = """

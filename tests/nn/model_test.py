@@ -6,12 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemonics_jax import methods, phase
-from mnemonics_jax.nn import networks, transfer
+from mnemonics_jax.nn import heads, networks, transfer
 from mnemonics_jax.nn.heads import CosineHead, LinearHead
-from mnemonics_jax.nn.model import Model
-from mnemonics_jax.phase import sgd
-from mnemonics_jax.types import Batch
+from mnemonics_jax.nn.model import Model, map_blocks, stream_blocks
 
 SHAPE = (8, 8, 3)
 IMAGES = jax.random.uniform(jax.random.key(1), (4, *SHAPE))
@@ -49,10 +46,6 @@ def test_outputs_are_the_heads_scores_of_the_networks_features():
   np.testing.assert_allclose(outputs.cosines, cosines, atol=1e-5)
   np.testing.assert_allclose(outputs.logits, 10 * cosines, atol=1e-4)
   assert stats is variables["batch_stats"]
-  _, moved = model.apply(variables, IMAGES, train=True)
-  assert jax.tree.structure(moved) == jax.tree.structure(stats)
-  differ = jax.tree.map(lambda a, b: bool((a != b).any()), moved, stats)
-  assert all(jax.tree.leaves(differ))
 
 
 def test_a_network_of_ones_own_by_hand():
@@ -80,37 +73,6 @@ def test_a_network_without_statistics_says_that_there_are_none():
     assert features.shape == (4, 5) and stats == {}
 
 
-def test_a_network_of_ones_own_is_trained():
-  model = Model(networks.Network(Own(), SHAPE), LinearHead(), classes=2)
-  seen = jnp.ones(2, bool)
-  task = sgd.Task(
-    methods.Classes(~seen, seen),
-    seen,
-    teacher=None,
-    model=model,
-    method=methods.LwF(),
-    schedule=phase.Schedule(learning_rate=1.0),
-  )
-  state = sgd.init_training(task, model.init(jax.random.key(0)))
-  # Dark and bright images.
-  batch = Batch(IMAGES.at[:2].multiply(0.1), jnp.array([0, 0, 1, 1]))
-  step = jax.jit(sgd.train_step)
-  losses = []
-  for _ in range(20):
-    state, metrics = step(state, batch, task=task)
-    losses.append(float(metrics["loss"]))
-  assert losses[-1] < 0.1 * losses[0]
-
-
-@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
-def test_the_feature_dimension_is_that_of_the_features(name):
-  network = networks.NETWORKS[name](width=2, image_shape=(32, 32, 3))
-  variables = jax.eval_shape(network.init, jax.random.key(0))
-  images = jax.ShapeDtypeStruct((3, 32, 32, 3), jnp.float32)
-  features, _ = jax.eval_shape(network.features, variables, images)
-  assert features.shape == (3, network.feature_dim)
-
-
 def test_features_that_are_no_vectors_are_refused():
   with pytest.raises(ValueError, match="pool or reshape"):
     Model(networks.Network(Grid(), SHAPE), LinearHead(), 3).init(
@@ -130,3 +92,87 @@ def test_transfer_refuses_kernels_that_are_not_convolutions():
   params = network.init(jax.random.key(0))["params"]
   with pytest.raises(AssertionError, match="rank"):
     transfer.init(params, "in_out")
+
+
+# Images in blocks give what they give all at once.
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 257])
+def test_rows_on_the_device_come_back_in_order(rows):
+  images = jnp.arange(2.0 * rows).reshape(rows, 2)
+  out = map_blocks(lambda block: block.sum(-1), images)
+  np.testing.assert_array_equal(out, np.arange(rows) * 4 + 1)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 256, 300])
+def test_rows_on_the_host_come_back_in_order(rows):
+  images = np.arange(2.0 * rows, dtype=np.float32).reshape(rows, 2)
+  same, sums = stream_blocks(lambda x: (x, x.sum(-1)), images)
+  np.testing.assert_array_equal(same, images)
+  np.testing.assert_array_equal(sums, np.arange(rows) * 4 + 1)
+
+
+def test_any_number_of_rows_on_the_host_is_one_program():
+  traced = []
+
+  @jax.jit
+  def apply(block):
+    traced.append(block.shape)
+    return (block,)
+
+  for rows in (1, 100, 256, 600):
+    stream_blocks(apply, np.zeros((rows, 2), np.float32))
+  assert traced == [(256, 2)]
+
+
+# Heads.
+
+
+def test_cosine_scores_by_hand():
+  params = {"weight": jnp.array([[3.0, 4.0], [0.0, 2.0]]), "sigma": 10.0}
+  scores = heads.CosineHead().scores(params, jnp.array([[5.0, 0.0]]))
+  np.testing.assert_allclose(scores.cosines, [[0.6, 0.0]], atol=1e-6)
+  np.testing.assert_allclose(scores.logits, [[6.0, 0.0]], atol=1e-5)
+
+
+def test_linear_scores_by_hand():
+  params = {"weight": jnp.array([[1.0, 2.0]]), "bias": jnp.array([0.5])}
+  scores = heads.LinearHead().scores(params, jnp.array([[3.0, 4.0]]))
+  np.testing.assert_allclose(scores.logits, [[11.5]])
+
+
+def test_zero_rows_and_features_have_finite_gradients():
+  head = heads.CosineHead()
+  params = {"weight": jnp.zeros((3, 2)), "sigma": jnp.float32(1.0)}
+  loss = lambda p, f: head.scores(p, f).logits.sum()
+  grads = jax.grad(loss, (0, 1))(params, jnp.zeros((2, 2)))
+  assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(grads))
+
+
+def test_masked_classes_never_win_and_stay_finite():
+  logits = jnp.array([[1.0, 5.0, 2.0]])
+  masked = heads.mask_logits(logits, jnp.array([True, False, True]))
+  assert int(masked.argmax()) == 2
+  assert np.all(np.isfinite(masked))
+  assert float(jax.nn.softmax(masked)[0, 1]) == 0.0
+
+
+def test_imprint_writes_rows_of_the_given_norm_and_no_others():
+  weight = jnp.array([[3.0, 4.0], [0.0, 1.0], [9.0, 9.0], [7.0, 7.0]])
+  means = jnp.array([[0.0, 0.0], [5.0, 0.0], [2.0, 0.0], [0.6, 0.8]])
+  where = jnp.array([False, False, True, True])
+  params = {"weight": weight, "sigma": 1.0}
+  out = heads.imprint(params, means, where, 3.0)
+  assert out["sigma"] == 1.0
+  expected = [[3.0, 4.0], [0.0, 1.0], [3.0, 0.0], [1.8, 2.4]]
+  np.testing.assert_allclose(out["weight"], expected, rtol=1e-6)
+  # Without a norm rows are unit vectors.
+  unit = heads.imprint(params, means, where)["weight"]
+  np.testing.assert_allclose(unit[2:], [[1.0, 0.0], [0.6, 0.8]], rtol=1e-6)
+  np.testing.assert_array_equal(params["weight"], weight)
+
+
+def test_imprint_refuses_means_of_another_shape():
+  params = {"weight": jnp.ones((3, 2)), "sigma": 1.0}
+  with pytest.raises((AssertionError, TypeError)):
+    heads.imprint(params, jnp.ones((2, 2)), jnp.ones(2, bool))

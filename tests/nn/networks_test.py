@@ -1,4 +1,4 @@
-"""Networks: published parameter counts, signed features, batch statistics."""
+"""ResNets: published numbers of weights, signed features, batch statistics."""
 
 import functools
 
@@ -32,52 +32,6 @@ def test_resnet18_has_the_known_number_of_weights():
   # torchvision's 11,689,512 without the classifier's 513,000.
   assert _sizes(params, ["kernel", "scale", "bias"]) == 11_176_512
   assert net.feature_dim == 512
-
-
-def test_resnet18_runs():
-  net = networks.resnet18(width=4, image_shape=(64, 64, 3))
-  variables = net.init(jax.random.key(0))
-  features, _ = net.features(variables, jnp.full((2, 64, 64, 3), 0.5))
-  assert features.shape == (2, 32)
-
-
-@pytest.fixture(scope="module")
-def small():
-  net = networks.resnet8(width=4, image_shape=(8, 8, 3))
-  return net, net.init(jax.random.key(0))
-
-
-def test_features_are_signed(small):
-  net, variables = small
-  images = jax.random.uniform(jax.random.key(1), (16, 8, 8, 3))
-  features, _ = net.features(variables, images)
-  assert features.shape == (16, net.feature_dim)
-  assert (features < 0).any() and (features > 0).any()
-
-
-def test_evaluation_leaves_statistics_and_training_moves_them(small):
-  net, variables = small
-  images = jax.random.uniform(jax.random.key(1), (16, 8, 8, 3))
-  _, same = net.features(variables, images, train=False)
-  assert same is variables["batch_stats"]
-  _, moved = net.features(variables, images, train=True)
-  changed = jax.tree.map(lambda a, b: bool((a != b).any()), same, moved)
-  assert all(jax.tree.leaves(changed))
-
-
-def test_images_are_normalised_inside():
-  plain = dict(width=4, image_shape=(8, 8, 3))
-  raw = networks.resnet8(**plain, mean=(0.0,) * 3, std=(1.0,) * 3)
-  own = networks.resnet8(**plain, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
-  variables = raw.init(jax.random.key(0))
-  images = jax.random.uniform(jax.random.key(1), (2, 8, 8, 3))
-  by_hand = (images - jnp.array([0.5, 0.4, 0.3])) / jnp.array([0.2, 0.3, 0.4])
-  np.testing.assert_allclose(
-    own.features(variables, images)[0],
-    raw.features(variables, by_hand)[0],
-    rtol=1e-5,
-    atol=1e-5,
-  )
 
 
 def test_he_normal_fan_out():
@@ -159,21 +113,6 @@ def test_remat_stores_less_and_changes_nothing():
   # What remains are the weights, and an image-sized input of each block.
   plain_bytes = _stored_bytes(make(), variables, images)
   assert _stored_bytes(make(remat=True), variables, images) < plain_bytes / 2.5
-
-
-def test_bfloat16_computes_near_float32_and_keeps_what_lasts_in_float32():
-  make = functools.partial(networks.resnet8, image_shape=(8, 8, 3))
-  variables = make().init(jax.random.key(0))
-  images = jax.random.uniform(jax.random.key(1), (32, 8, 8, 3))
-  full = _value_and_grad(make(), variables, images)
-  half = _value_and_grad(make(dtype="bfloat16"), variables, images)
-  assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(half))
-  (_, (features, stats)), grads = full
-  (_, (half_features, half_stats)), half_grads = half
-  # Eight bits of precision, and not twenty-four.
-  assert 1e-4 < _distance(features, half_features) < 0.05
-  assert _distance(stats, half_stats) < 0.02
-  assert _distance(grads, half_grads) < 0.2
 
 
 def test_bfloat16_keeps_meta_gradients_in_float32():
