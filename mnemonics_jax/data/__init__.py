@@ -62,10 +62,6 @@ def load(
 ) -> Dataset:
   """Loads and verifies a data set.
 
-  >>> digits = load("digits")
-  >>> digits.class_names[:3], digits.image_shape
-  (('0', '1', '2'), (8, 8, 3))
-
   Args:
     name: one of `SOURCES`.
     data_dir: where to look; `digits` needs none, `cifar100` has defaults.

@@ -13,13 +13,7 @@ from mnemonics_jax.errors import UserError
 
 
 class DataError(UserError):
-  """Data that cannot be used, or a request for data that cannot be met.
-
-  >>> from mnemonics_jax import data
-  >>> data.load("mnist")
-  Traceback (most recent call last):
-  mnemonics_jax.data.dataset.DataError: There is no data set 'mnist'; choose digits, cifar100, folder, imagenet, imagenet_subset.
-  """
+  """Data that cannot be used, or a request for data that cannot be met."""
 
 
 def printable(name: str | Path) -> str:
@@ -43,13 +37,6 @@ class Dataset:
   """Images and labels of one data set, as read.
 
   Data of your own:
-
-  >>> images = np.random.default_rng(0).integers(256, size=(20, 8, 8, 3))
-  >>> images, labels = images.astype(np.uint8), np.arange(20, dtype=np.int32) % 2
-  >>> names, mean, std = ("cat", "dog"), (0.5,) * 3, (0.3,) * 3
-  >>> pets = Dataset("pets", images, labels, images, labels, names, mean, std)
-  >>> verify(pets).image_shape
-  (8, 8, 3)
 
   Attributes:
     name: what `mnemonics_jax.data.SOURCES` calls it.
@@ -96,12 +83,6 @@ def verify(
   dataset: Dataset, source: str | None = None, least_classes: int = 2
 ) -> Dataset:
   """Returns the data set if counts, shapes, types and ranges are right.
-
-  >>> from mnemonics_jax import data
-  >>> digits = data.load("digits")
-  >>> verify(dataclasses.replace(digits, class_names=("0", "1")))
-  Traceback (most recent call last):
-  mnemonics_jax.data.dataset.DataError: The data set digits cannot be used: train labels are 0..9, expected 0..1; repair or replace the data.
 
   Args:
     dataset: images and labels.

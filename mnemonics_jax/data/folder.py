@@ -26,11 +26,6 @@ class Paths(Sequence[Path]):
   A list of `Path` takes some 600 bytes for each, which is a tenth of a small
   image.
 
-  >>> paths = Paths(Path("pets"))
-  >>> paths.extend([Path("pets/cat/1.png"), Path("pets/dog/2.png")])
-  >>> len(paths), paths[-1].name
-  (2, '2.png')
-
   Args:
     root: the directory.
   """
@@ -174,13 +169,7 @@ _MANY = 2000
 
 
 def odd(classes: list[str]) -> tuple[str, ...]:
-  """What makes one doubt that directories of these names are classes.
-
-  >>> odd(["cat", "dog"])
-  ()
-  >>> odd(["train2", "Val", "cat"])
-  ('Val is taken for a class; is data_dir one level too high?',)
-  """
+  """What makes one doubt that directories of these names are classes."""
   notes = []
   if splits := [name for name in classes if name.lower() in _SPLITS]:
     notes.append(

@@ -36,9 +36,6 @@ _VALIDATION_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG")
 class World(NamedTuple):
   """What a form of ImageNet has when it is complete.
 
-  >>> WORLDS["imagenet_subset"]().wnids[:2]
-  ('n01514668', 'n01531178')
-
   Attributes:
     name: of the data set.
     wnids: WordNet ids of its classes, sorted.
@@ -97,30 +94,18 @@ WORLDS = {"imagenet": imagenet, "imagenet_subset": imagenet_subset}
 
 @functools.cache
 def all_wnids() -> tuple[str, ...]:
-  """The 1,000 WordNet ids, sorted.
-
-  >>> all_wnids()[:2], len(all_wnids())
-  (('n01440764', 'n01443537'), 1000)
-  """
+  """The 1,000 WordNet ids, sorted."""
   return tuple(_lines("labels.txt"))
 
 
 @functools.cache
 def validation_labels() -> tuple[str, ...]:
-  """The classes of the 50,000 validation images, in the order of their numbers.
-
-  >>> len(validation_labels())
-  50000
-  """
+  """The classes of the 50,000 validation images, in the order of their numbers."""
   return tuple(_lines("validation_labels.txt"))
 
 
 def validation_wnid(file_name: str) -> str | None:
-  """The class of a validation image; None if this is not the name of one.
-
-  >>> validation_wnid("ILSVRC2012_val_00000001.JPEG")
-  'n01751748'
-  """
+  """The class of a validation image; None if this is not the name of one."""
   found = _VALIDATION_NAME.fullmatch(file_name)
   labels = validation_labels()
   number = int(found[1]) if found else 0

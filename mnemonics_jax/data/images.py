@@ -28,10 +28,6 @@ Rows = Int[np.ndarray, " n"]
 class Draws(NamedTuple):
   """The random numbers of some images, in one epoch: a generator for each.
 
-  >>> draws = Draws(seed=0, epoch=3, rows=np.array([7, 8]))
-  >>> draws.generator(1).random() == Draws(0, 3, np.array([8])).generator(0).random()
-  True
-
   Attributes:
     seed: of the training.
     epoch: number of the epoch.
@@ -83,13 +79,6 @@ class Store(Protocol):
 class Stored:
   """Some rows of a store; looks like an array of images, holds none.
 
-  >>> images = np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1)
-  >>> stored = concatenate([Stored(Resident(images), np.arange(4)), images[:1]])
-  >>> stored.shape, stored[3:].shape
-  ((5, 1, 1, 1), (2, 1, 1, 1))
-  >>> np.asarray(stored[3:]).ravel().tolist()
-  [3, 0]
-
   Attributes:
     store: where they are read.
     rows: which of its images these are.
@@ -131,11 +120,7 @@ Images: TypeAlias = np.ndarray | Stored
 
 
 def read(images: Images, rows) -> Pixels:
-  """Pixels of some rows, as tests, herding and exemplars see them.
-
-  >>> read(np.ones((4, 2, 2, 3), np.uint8), [0, 2]).shape
-  (2, 2, 2, 3)
-  """
+  """Pixels of some rows, as tests, herding and exemplars see them."""
   return np.asarray(images[rows])
 
 
@@ -143,10 +128,6 @@ def training_view(
   images: Images, rows, seed: int, epoch: int, numbers=None
 ) -> Pixels:
   """Pixels of some rows, as an epoch of training sees them.
-
-  >>> images = np.ones((4, 2, 2, 3), np.uint8)
-  >>> training_view(images, [0, 2], seed=0, epoch=0).shape
-  (2, 2, 2, 3)
 
   Args:
     images: all that is trained on.
@@ -164,19 +145,12 @@ def training_view(
 
 
 def varies(images: Images) -> bool:
-  """Whether training views are random already, and need no augmentation.
-
-  >>> varies(np.ones((4, 2, 2, 3), np.uint8))
-  False
-  """
+  """Whether training views are random already, and need no augmentation."""
   return not isinstance(images, np.ndarray) and images.store.varies
 
 
 def checksum(images: Images, start: int = 0) -> int:
   """A number that changes with the images; stored ones are not read for it.
-
-  >>> checksum(np.zeros((1, 2, 2, 3), np.uint8))
-  2077607535
 
   Args:
     images: pixels, or where to read them. A store that knows the checksums of
@@ -192,11 +166,6 @@ def join_checksums(
   checksums: UInt32[np.ndarray, " n"], length: int, start: int = 0
 ) -> int:
   """CRC-32 of many parts, one after the other, from that of each.
-
-  >>> parts = b"abc", b"def"
-  >>> found = np.array([zlib.crc32(part) for part in parts], np.uint32)
-  >>> join_checksums(found, length=3) == zlib.crc32(b"abcdef")
-  True
 
   Args:
     checksums: CRC-32 of each part.
@@ -223,9 +192,6 @@ def concatenate(parts: Sequence[Images]) -> Images:
 
   Training views of pixels in memory vary as soon as those of another part do:
   they are then parts of what is there.
-
-  >>> concatenate([np.zeros((2, 1, 1, 3)), np.zeros((1, 1, 1, 3))]).shape
-  (3, 1, 1, 3)
   """
   parts = [part for part in parts if len(part)] or parts[:1]
   if len(parts) == 1:
@@ -247,9 +213,6 @@ def concatenate(parts: Sequence[Images]) -> Images:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Resident:
   """A store of pixels that are in memory, such as exemplars.
-
-  >>> Resident(np.ones((4, 8, 8, 3), np.uint8)).read(np.array([2])).shape
-  (1, 8, 8, 3)
 
   Attributes:
     images: the pixels.

@@ -175,13 +175,6 @@ def read_images(
   Grey, palette, CMYK, transparent, rotated and differently sized images all
   become upright ones of one shape, as the images of a folder that is learned.
 
-  >>> from PIL import Image
-  >>> Image.new("CMYK", (20, 10), (0, 255, 255, 0)).save("red.jpg")
-  >>> _ = Path("text.png").write_text("no image")
-  >>> images, problems = read_images([Path("red.jpg"), Path("text.png")], (8, 8, 3))
-  >>> images.shape, problems
-  ((2, 8, 8, 3), ['', 'not a PNG, JPEG, BMP or WebP image'])
-
   Args:
     files: PNG, JPEG, BMP or WebP.
     image_shape: height, width and channels of all.
@@ -206,10 +199,6 @@ def examine(
   share: Share = Share(),
 ) -> tuple[UInt32[np.ndarray, " n"], list[str]]:
   """Decodes all images and keeps none: CRC-32 of each, and what is wrong with it.
-
-  >>> _ = Path("text.png").write_text("no image")
-  >>> examine([Path("text.png")], (8, 8, 3))[1]
-  ['not a PNG, JPEG, BMP or WebP image']
 
   The arguments are those of `read_images`.
   """
@@ -261,13 +250,6 @@ def _problems(
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImageFiles:
   """A store of images that are decoded whenever they are read.
-
-  >>> from PIL import Image
-  >>> Image.new("RGB", (20, 10), "red").save("red.png")
-  >>> checksums, _ = examine([Path("red.png")], (8, 8, 3))
-  >>> store = ImageFiles([Path("red.png")], (8, 8, 3), checksums)
-  >>> store.read(np.array([0, 0])).shape
-  (2, 8, 8, 3)
 
   Attributes:
     files: PNG, JPEG, BMP or WebP.

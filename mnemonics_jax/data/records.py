@@ -156,20 +156,12 @@ _LEAST = 4
 
 
 def masked(crc: int | np.ndarray) -> int | np.ndarray:
-  """A checksum as tfrecord files store it.
-
-  >>> hex(masked(0xE3069283))
-  '0xc78ab0e5'
-  """
+  """A checksum as tfrecord files store it."""
   return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def crc32c(data: bytes) -> int:
-  """The checksum of a few bytes.
-
-  >>> hex(crc32c(b"123456789"))
-  '0xe3069283'
-  """
+  """The checksum of a few bytes."""
   table, crc = _table().tolist(), 0xFFFFFFFF
   for byte in data:
     crc = table[(crc ^ byte) & 255] ^ (crc >> 8)
@@ -177,11 +169,7 @@ def crc32c(data: bytes) -> int:
 
 
 def crc32c_many(records: Sequence[bytes]) -> np.ndarray:
-  """The checksums of many records, as int64.
-
-  >>> [hex(crc) for crc in crc32c_many([b"123456789", bytes(32)])]
-  ['0xe3069283', '0x8a9136aa']
-  """
+  """The checksums of many records, as int64."""
   counts = np.array([-(-len(record) // _BLOCK) for record in records], int)
   firsts = np.cumsum(counts) - counts
   blocks = np.zeros((counts.sum(), _BLOCK), np.uint8)

@@ -19,9 +19,6 @@ class Share(NamedTuple):
   The default is the only process: it decodes everything. All processes call
   the same methods in the same order, within `relay_errors`.
 
-  >>> list(Share(index=1, count=3).rows(8))
-  [1, 4, 7]
-
   Attributes:
     index: number of this process.
     count: number of processes.

@@ -14,9 +14,6 @@ from typing import NamedTuple
 class Option(NamedTuple):
   """A setting that one data set has.
 
-  >>> SOURCES["cifar100"].options["download"].kind
-  <class 'bool'>
-
   Attributes:
     kind: `bool`, `int`, `float` or `str`.
     help: what it does.
@@ -28,9 +25,6 @@ class Option(NamedTuple):
 
 class Source(NamedTuple):
   """A data set in words, and the module that loads it.
-
-  >>> SOURCES["cifar100"].title, SOURCES["cifar100"].classes
-  ('CIFAR-100', 100)
 
   Attributes:
     module: has the function that loads it.
@@ -127,9 +121,5 @@ SOURCES = {
 
 
 def title_of(name: str) -> str:
-  """What people call a data set; one that is not known here has its own name.
-
-  >>> title_of("cifar100"), title_of("my pets")
-  ('CIFAR-100', 'my pets')
-  """
+  """What people call a data set; one that is not known here has its own name."""
   return SOURCES[name].title if name in SOURCES else name

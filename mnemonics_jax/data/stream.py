@@ -20,14 +20,6 @@ from mnemonics_jax.errors import check_count
 class PhaseData(NamedTuple):
   """What one phase may look at.
 
-  >>> from mnemonics_jax import data
-  >>> digits = data.stream(data.load("digits"), phases=5, images_per_class=20)
-  >>> base, first, *_ = digits
-  >>> base.new_classes, first.new_classes
-  (5, 1)
-  >>> len(first.labels), set(first.test_labels.tolist())
-  (20, {0, 1, 2, 3, 4, 5})
-
   Attributes:
     images: training images of the new classes (of all seen ones if the method
       is the joint upper bound), in memory or on a disk.
@@ -46,10 +38,6 @@ class PhaseData(NamedTuple):
 
 class StreamShape(NamedTuple):
   """All that decides the sizes of arrays in a run; hashable.
-
-  >>> from mnemonics_jax import data
-  >>> data.stream(data.load("digits"), phases=1, images_per_class=20).shape
-  StreamShape(class_sizes=(20, 20, 20, 20, 20, 20, 20, 20, 20, 20), classes_per_phase=(5, 5), image_shape=(8, 8, 3), joint=False)
 
   Attributes:
     class_sizes: training images of each class, in learned order.
@@ -83,12 +71,6 @@ class ClassStream:
   """A data set cut into phases, its labels replaced by learned-order indices.
 
   `stream` makes one by the usual protocol; this one has an order of its own:
-
-  >>> from mnemonics_jax import data
-  >>> odd_first = [1, 3, 5, 7, 9, 0, 2, 4, 6, 8]
-  >>> digits = ClassStream(data.load("digits"), odd_first, classes_per_phase=(5, 5))
-  >>> digits.class_names[5:], len(digits)
-  (('0', '2', '4', '6', '8'), 2)
 
   Args:
     dataset: all images.
@@ -186,13 +168,6 @@ def stream(
 ) -> ClassStream:
   """Cuts a data set into phases by the usual protocol.
 
-  >>> from mnemonics_jax import data
-  >>> digits = data.stream(data.load("digits"), phases=5)
-  >>> digits.classes_per_phase
-  (5, 1, 1, 1, 1, 1)
-  >>> digits[1].images.shape, set(digits[1].labels.tolist())
-  ((147, 8, 8, 3), {5})
-
   Args:
     dataset: all images.
     phases: N, the number of incremental phases after phase 0. With 0 the
@@ -236,12 +211,6 @@ def for_tuning(dataset: Dataset, fraction: float) -> Dataset:
 
   Whatever is chosen by such tests has not seen the test images.
 
-  >>> from mnemonics_jax import data
-  >>> digits = data.load("digits")
-  >>> tuned = for_tuning(digits, fraction=0.1)
-  >>> len(digits.train_labels), len(tuned.train_labels), len(tuned.test_labels)
-  (1442, 1299, 143)
-
   Args:
     dataset: all images; its test images are left out.
     fraction: share of the training images of each class to test on, the last.
@@ -284,15 +253,6 @@ class Extension(ClassStream):
 
   Of classes that were learned before, a data set gives test images only, and
   perhaps not of all of them. New classes arrive by name.
-
-  >>> from mnemonics_jax import data
-  >>> digits = data.load("digits")
-  >>> shape = data.StreamShape((40, 40), (1, 1), image_shape=(8, 8, 3))
-  >>> longer = Extension(digits, ("3", "1"), shape, phases=2)
-  >>> longer.class_names[:4], longer.classes_per_phase
-  (('3', '1', '0', '2'), (1, 1, 4, 4))
-  >>> longer.class_sizes[:3]  # What was learned from, here or there.
-  (40, 40, 143)
 
   Args:
     dataset: images of new classes, perhaps also of learned ones.

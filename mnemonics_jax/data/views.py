@@ -36,11 +36,7 @@ class Box(NamedTuple):
 
 
 def random_box(width: int, height: int, generator: np.random.Generator) -> Box:
-  """A part of 8 to 100 % of the area, not far from square.
-
-  >>> random_box(500, 375, np.random.default_rng(0))
-  Box(left=302, top=187, width=129, height=171)
-  """
+  """A part of 8 to 100 % of the area, not far from square."""
   area = width * height
   for _ in range(_TRIES):
     target = area * _between(*_AREA, generator.random())
@@ -66,12 +62,7 @@ def _between(low, high, share):
 def draw(
   width: int, height: int, generator: np.random.Generator
 ) -> tuple[Box, bool]:
-  """A random part of an image, and whether to mirror it.
-
-  >>> box, mirrored = draw(500, 375, np.random.default_rng(0))
-  >>> mirrored
-  False
-  """
+  """A random part of an image, and whether to mirror it."""
   mirrored = generator.random() < 0.5
   return random_box(width, height, generator), mirrored
 
@@ -79,12 +70,7 @@ def draw(
 def random_view(
   image: UInt8[np.ndarray, "h w c"], generator: np.random.Generator
 ) -> UInt8[np.ndarray, "h w c"]:
-  """A random part of pixels in memory, of their shape.
-
-  >>> image = np.zeros((8, 8, 3), np.uint8)
-  >>> random_view(image, np.random.default_rng(0)).shape
-  (8, 8, 3)
-  """
+  """A random part of pixels in memory, of their shape."""
   height, width, _ = image.shape
   box, mirrored = draw(width, height, generator)
   return cut(Image.fromarray(image), box, width, height, mirrored)
@@ -93,11 +79,7 @@ def random_view(
 def cut(
   image: Image.Image, box: Box, width: int, height: int, mirrored: bool = False
 ) -> UInt8[np.ndarray, "h w c"]:
-  """The pixels of a part of an image, made to fit.
-
-  >>> cut(Image.new("RGB", (20, 10)), Box(5, 0, 10, 10), 8, 8).shape
-  (8, 8, 3)
-  """
+  """The pixels of a part of an image, made to fit."""
   left, top, w, h = box
   # Not `resize(box=...)`, whose filter reaches beyond the box.
   part = image.crop((left, top, left + w, top + h))
@@ -109,9 +91,6 @@ def middle(
   image: Image.Image, size: int, shorter: int
 ) -> UInt8[np.ndarray, "size size c"]:
   """The central square of an image whose shorter side is resized.
-
-  >>> middle(Image.new("RGB", (50, 40)), size=28, shorter=32).shape
-  (28, 28, 3)
 
   Args:
     image: of any size.

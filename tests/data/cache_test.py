@@ -27,22 +27,28 @@ def make(fill: int = 200) -> Dataset:
   )
 
 
-class Builder:
-  """Counts how often it had to build."""
-
-  def __init__(self):
-    self.count = 0
-
-  def __call__(self) -> Dataset:
-    self.count += 1
-    return make()
-
-
 @pytest.fixture
 def source(tmp_path):
   path = tmp_path / "source.bin"
   path.write_bytes(b"data")
   return path
+
+
+@pytest.fixture
+def read(tmp_path, source):
+  """Reads through a cache; `read.built` counts how often that had to build."""
+
+  def read(identity="x", cache_dir=tmp_path / "c"):
+    def build():
+      read.built += 1
+      return make()
+
+    return cached(
+      build, identity=("test", identity), files=[source], cache_dir=cache_dir
+    )
+
+  read.built = 0
+  return read
 
 
 def assert_equal(left: Dataset, right: Dataset) -> None:
@@ -54,39 +60,26 @@ def assert_equal(left: Dataset, right: Dataset) -> None:
     assert getattr(left, name) == getattr(right, name)
 
 
-def test_second_time_is_read_and_equal(tmp_path, source):
-  build = Builder()
-  options = {
-    "identity": ("test", "x"),
-    "files": [source],
-    "cache_dir": tmp_path / "c",
-  }
-  assert_equal(cached(build, **options), make())
-  assert_equal(cached(build, **options), make())
-  assert build.count == 1
-  cached(build, **options | {"identity": ("test", "y")})
-  assert build.count == 2
+def test_second_time_is_read_and_equal(read):
+  for _ in range(2):
+    assert_equal(read(), make())
+  assert read.built == 1
+  read("y")
+  assert read.built == 2
 
 
 @pytest.mark.parametrize("change", ["size", "time"])
-def test_changed_source_replaces_its_entry(tmp_path, source, change):
-  build = Builder()
-  cache_dir = tmp_path / "c"
-  options = {
-    "identity": ("test", "x"),
-    "files": [source],
-    "cache_dir": cache_dir,
-  }
-  cached(build, **options)
+def test_changed_source_replaces_its_entry(tmp_path, source, read, change):
+  read()
   if change == "size":
     times = source.stat().st_atime_ns, source.stat().st_mtime_ns
     source.write_bytes(b"more data")
     os.utime(source, ns=times)
   else:
     os.utime(source, ns=(1, 1))
-  cached(build, **options)
-  assert build.count == 2
-  assert len(list(cache_dir.iterdir())) == 1
+  read()
+  assert read.built == 2
+  assert len(list((tmp_path / "c").iterdir())) == 1
 
 
 def flip_last_byte(path):
@@ -129,61 +122,45 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_noticed_and_repaired(tmp_path, source, damage):
-  build = Builder()
-  options = {
-    "identity": ("test", "x"),
-    "files": [source],
-    "cache_dir": tmp_path / "c",
-  }
-  cached(build, **options)
+def test_damage_is_noticed_and_repaired(tmp_path, read, damage):
+  read()
   (entry,) = (tmp_path / "c").iterdir()
   DAMAGE[damage](entry)
-  assert_equal(cached(build, **options), make())
-  assert build.count == 2
-  cached(build, **options)
-  assert build.count == 2
+  assert_equal(read(), make())
+  assert read.built == 2
+  read()
+  assert read.built == 2
 
 
-def test_unusable_cache_directory_is_not_fatal(tmp_path, source):
-  occupied = tmp_path / "file"
-  occupied.touch()
-  dataset = cached(
-    make, identity=("test",), files=[source], cache_dir=occupied / "below"
-  )
+def test_unusable_cache_directory_is_not_fatal(tmp_path, read):
+  (tmp_path / "file").touch()
+  dataset = read(cache_dir=tmp_path / "file/below")
   np.testing.assert_array_equal(dataset.train_images, make().train_images)
   assert dataset.notes[0] == "a note"
-  assert str(occupied) in dataset.notes[1]
+  assert str(tmp_path / "file") in dataset.notes[1]
 
 
-def test_failed_write_leaves_nothing(tmp_path, source, monkeypatch):
+def test_failed_write_leaves_nothing(tmp_path, read, monkeypatch):
   def full(*_):
     raise OSError(28, "No space left on device")
 
   monkeypatch.setattr(np, "save", full)
-  dataset = cached(
-    make, identity=("test",), files=[source], cache_dir=tmp_path / "c"
-  )
-  assert "No space left" in dataset.notes[1]
+  assert "No space left" in read().notes[1]
   assert list((tmp_path / "c").iterdir()) == []
 
 
-def test_only_old_abandoned_directories_are_removed(tmp_path, source):
+def test_only_old_abandoned_directories_are_removed(tmp_path, read):
   cache_dir = tmp_path / "c"
   for name in ("old.tmp", "new.tmp", "old"):
     (cache_dir / name).mkdir(parents=True)
     if "old" in name:
       os.utime(cache_dir / name, (0, 0))
-  cached(make, identity=("test",), files=[source], cache_dir=cache_dir)
+  read()
   names = {path.name for path in cache_dir.iterdir()}
   assert "old.tmp" not in names and {"new.tmp", "old"} <= names
 
 
-def test_default_directory(tmp_path, source, monkeypatch):
+def test_the_default_directory_is_that_of_the_user(tmp_path, read, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-  cached(make, identity=("test",), files=[source])
+  read(cache_dir=None)
   assert len(list((tmp_path / "xdg/mnemonics_jax").iterdir())) == 1
-  monkeypatch.delenv("XDG_CACHE_HOME")
-  monkeypatch.setenv("HOME", str(tmp_path / "home"))
-  cached(make, identity=("test",), files=[source])
-  assert len(list((tmp_path / "home/.cache/mnemonics_jax").iterdir())) == 1

@@ -1,6 +1,11 @@
-"""What counts as a usable data set, the digits, and the choice by name."""
+"""What counts as a usable data set; the digits; the choice by name."""
 
 import copy
+import importlib
+import inspect
+from pathlib import Path
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,44 +18,30 @@ def digits():
   return data.load("digits")
 
 
-def test_digits_are_the_embedded_ones(digits):
+def test_every_fifth_of_each_class_is_a_test_image(digits):
   from sklearn.datasets import load_digits
 
-  raw = load_digits()
-  assert digits.train_images.shape == (1442, 8, 8, 3)
-  assert digits.test_images.shape == (355, 8, 8, 3)
+  pixels, target = load_digits(return_X_y=True)
+  for label in range(10):
+    rows = np.flatnonzero(target == label)
+    held = [row for place, row in enumerate(rows) if place % 5 == 4]
+    expected = np.rint(pixels[held] * 255 / 16).astype(np.uint8)
+    found = digits.test_images[digits.test_labels == label]
+    np.testing.assert_array_equal(found[..., 0].reshape(-1, 64), expected)
+    assert (digits.train_labels == label).sum() == len(rows) - len(held)
+
+
+def test_digits_are_grey_and_normalised(digits):
   # The first image is a zero; row 1 is 0 0 13 15 10 15 5 0 of 16.
-  np.testing.assert_array_equal(
-    digits.train_images[0, 1, :, 0], [0, 0, 207, 239, 159, 239, 80, 0]
-  )
-  np.testing.assert_array_equal(
-    digits.train_images[..., 0], digits.train_images[..., 2]
-  )
-  assert digits.train_images.max() == 255
-  # Together the splits are all images, each once.
-  both = np.concatenate([digits.train_images, digits.test_images])[..., 0]
-  rows = np.rint(both.reshape(-1, 64) * (16 / 255))
-  expected = raw.data[np.lexsort(raw.data.T)]
-  np.testing.assert_array_equal(rows[np.lexsort(rows.T)], expected)
-
-
-def test_digits_split_is_stratified_and_fixed(digits):
-  counts = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-  expected = [count // 5 for count in counts]
-  assert np.bincount(digits.test_labels).tolist() == expected
-  # The fifth zero of the data set is the first test image.
-  from sklearn.datasets import load_digits
-
-  raw = load_digits()
-  fifth = raw.images[np.flatnonzero(raw.target == 0)[4]]
-  first = digits.test_images[digits.test_labels == 0][0, ..., 0]
-  np.testing.assert_array_equal(np.rint(first * (16 / 255)), fifth)
-
-
-def test_digits_normalisation(digits):
-  pixels = digits.train_images / 255.0
-  np.testing.assert_allclose(digits.mean, pixels.mean((0, 1, 2)), atol=1e-4)
-  np.testing.assert_allclose(digits.std, pixels.std((0, 1, 2)), atol=1e-4)
+  for channel in range(3):
+    np.testing.assert_array_equal(
+      digits.train_images[0, 1, :, channel], [0, 0, 207, 239, 159, 239, 80, 0]
+    )
+  assert np.ptp(digits.train_images, axis=-1).max() == 0
+  assert digits.train_images.shape == (1442, 8, 8, 3)
+  pixels = digits.train_images / 255
+  assert digits.mean == pytest.approx(pixels.mean((0, 1, 2)), abs=1e-4)
+  assert digits.std == pytest.approx(pixels.std((0, 1, 2)), abs=1e-4)
 
 
 def broken(dataset, **changes):
@@ -131,3 +122,60 @@ def test_unreadable_directory_is_a_message(tmp_path, monkeypatch):
   monkeypatch.setattr(folder, "scan", denied)
   with pytest.raises(data.DataError, match=r"`data_dir=.*/secret \(Permission"):
     data.load("folder", tmp_path)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", data.SOURCES)
+def test_every_source_takes_what_load_gives(name):
+  source = data.SOURCES[name]
+  module = importlib.import_module(source.module)
+  loader = getattr(module, source.load)
+  parameters = list(inspect.signature(loader).parameters.values())
+  first, *others = parameters
+  assert first.name == "data_dir"
+  assert all(p.kind is p.KEYWORD_ONLY for p in others)
+  assert {"cache_dir", "report", "share"} <= {p.name for p in others}
+  assert all(p.default is not p.empty for p in others)
+  kinds = {p.name: type(p.default) for p in others} | {"data_dir": str}
+  assert source.streams == ("stream" in kinds)
+  for option, words in source.options.items():
+    assert (words.kind, bool(words.help)) == (kinds[option], True)
+
+
+def test_people_know_data_sets_by_their_titles():
+  assert data.sources.title_of("cifar100") == "CIFAR-100"
+  assert data.sources.title_of("my pets") == "my pets"
+
+
+def test_a_new_source_is_a_module_and_a_line(tmp_path, monkeypatch):
+  (tmp_path / "doubled.py").write_text(
+    "import dataclasses\n"
+    "from mnemonics_jax.data import digits\n"
+    "def load(data_dir=None, *, cache_dir, report, share, factor=1):\n"
+    "  found = digits.load()\n"
+    "  names = tuple(factor * name for name in found.class_names)\n"
+    "  return dataclasses.replace(found, name='doubled', class_names=names)\n"
+  )
+  monkeypatch.syspath_prepend(tmp_path)
+  source = data.Source("doubled", "Doubled", "digits, called twice")
+  monkeypatch.setitem(data.SOURCES, "doubled", source)
+  assert data.load("doubled", factor=2).class_names[:2] == ("00", "11")
+  with pytest.raises(data.DataError, match="doubled has factor"):
+    data.load("doubled", times=2)
+
+
+def test_names_are_known_without_jax_and_without_the_loaders():
+  code = (
+    "import sys; import mnemonics_jax.data as data; print(*data.SOURCES);"
+    "data.ClassStream, data.PhaseData, data.StreamShape, data.stream;"
+    "modules = {source.module for source in data.SOURCES.values()};"
+    "print(sorted({'jax', 'sklearn', *modules} & set(sys.modules)))"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+  )
+  names, loaded = done.stdout.splitlines()
+  assert names.split() == list(data.SOURCES)
+  assert loaded == "[]", done.stderr

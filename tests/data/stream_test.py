@@ -1,4 +1,4 @@
-"""The class stream: right images, right labels, nothing else."""
+"""The class stream: right images, right labels, nothing else; tuning; extensions."""
 
 import dataclasses
 import zlib
@@ -8,7 +8,8 @@ import pytest
 from support import tiny
 
 from mnemonics_jax import data as data_lib
-from mnemonics_jax.data import ClassStream
+from mnemonics_jax.data import ClassStream, DataError, StreamShape
+from mnemonics_jax.data.stream import Extension
 from mnemonics_jax.errors import UserError
 
 DATA = tiny.dataset()
@@ -141,3 +142,101 @@ def test_the_convenient_stream_follows_the_protocol():
   assert stream.classes_per_phase == (3, 2, 1)
   usual = data_lib.stream(DATA, phases=3, images_per_class=2, joint=True)
   assert usual.shape == ((2,) * 6, (3, 1, 1, 1), (8, 8, 3), True)
+
+
+# Held-out training images: nothing of the test images is seen.
+
+
+def test_the_last_training_images_of_each_class_are_tested():
+  whole = tiny.dataset(classes=3, train=12, test=5)
+  order = np.random.default_rng(0).permutation(36)
+  whole = dataclasses.replace(
+    whole,
+    train_images=whole.train_images[order],
+    train_labels=whole.train_labels[order],
+  )
+  found = data_lib.for_tuning(whole, 0.25)
+  for label in range(3):
+    own = whole.train_images[whole.train_labels == label]
+    trained = found.train_images[found.train_labels == label]
+    tested = found.test_images[found.test_labels == label]
+    np.testing.assert_array_equal(trained, own[:9])
+    np.testing.assert_array_equal(tested, own[9:])
+  assert "9 held-out training images" in found.notes[-1]
+  assert found.checksum != whole.checksum
+  data_lib.verify(found)
+
+
+def test_of_every_class_something_is_trained_on_and_tested():
+  whole = tiny.dataset(classes=2, train=2)
+  for fraction in (0.01, 0.99):
+    found = data_lib.for_tuning(whole, fraction)
+    assert found.train_labels.tolist() == found.test_labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5, float("nan")])
+def test_shares_that_leave_nothing_are_refused(fraction):
+  with pytest.raises(UserError, match="`tuning_fraction="):
+    data_lib.for_tuning(tiny.dataset(), fraction)
+  with pytest.raises(UserError, match="nothing of class 0 to train on"):
+    data_lib.for_tuning(tiny.dataset(classes=2, train=1), 0.5)
+
+
+# Phases that follow those of a run.
+
+# A run has learned c, then a, from other images of them.
+LEARNED = StreamShape((7, 9), (1, 1), image_shape=(8, 8, 3))
+MORE = dataclasses.replace(
+  tiny.dataset(classes=5, train=6, test=2),
+  class_names=("a", "b", "c", "d", "e"),
+)
+
+
+def without(dataset, *names):
+  """The data set without test images of some classes."""
+  labels = [dataset.class_names.index(name) for name in names]
+  kept = ~np.isin(dataset.test_labels, labels)
+  return dataclasses.replace(
+    dataset,
+    test_images=dataset.test_images[kept],
+    test_labels=dataset.test_labels[kept],
+  )
+
+
+def test_learned_classes_keep_their_numbers_and_sizes():
+  longer = Extension(MORE, ("c", "a"), LEARNED, phases=2)
+  assert longer.class_names == ("c", "a", "b", "d", "e")
+  assert longer.classes_per_phase == (1, 1, 2, 1)
+  assert longer.class_sizes == (7, 9, 6, 6, 6)
+  assert longer.untested == ()
+
+
+def test_of_learned_classes_there_are_test_images_only():
+  longer = Extension(MORE, ("c", "a"), LEARNED)
+  phase = longer[2]
+  assert sorted(set(phase.labels.tolist())) == [2, 3, 4]
+  assert sorted(set(phase.test_labels.tolist())) == [0, 1, 2, 3, 4]
+  # Number 2 is b, which is number 1 in the data set.
+  np.testing.assert_array_equal(
+    np.asarray(phase.images)[phase.labels == 2],
+    MORE.train_images[MORE.train_labels == 1],
+  )
+
+
+def test_classes_without_test_images_are_known():
+  longer = Extension(without(MORE, "a"), ("c", "a"), LEARNED)
+  assert longer.untested == ("a",)
+
+
+@pytest.mark.parametrize(
+  "learned, shape, phases, problem",
+  [
+    ("abcde", LEARNED, 1, "no class that the run does not know"),
+    ("ca", LEARNED._replace(image_shape=(9, 9, 3)), 1, "learned from"),
+    ("ca", LEARNED, 4, "`phases=4` cannot share 3 new classes"),
+    ("ca", LEARNED, 0, "`phases=0`"),
+  ],
+)  # fmt: skip
+def test_what_cannot_follow_is_refused(learned, shape, phases, problem):
+  with pytest.raises(DataError, match=problem):
+    Extension(MORE, tuple(learned), shape, phases=phases)
