@@ -271,7 +271,8 @@ def in_flags(message: str, values: FlagValues) -> str:
     name, value = found[1], found[2] or ""
     if name not in values:
       name = _FLAG_OF.get(name, name)
-    return f"--{name}{value}" if name in values else found[0]
+    is_flag = name in values or name.removeprefix("no") in values
+    return f"--{name}{value}" if is_flag else found[0]
 
   return re.sub(r"`([a-z_]+)(=[^`]*)?`", as_flag, message)
 

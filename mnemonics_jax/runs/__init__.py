@@ -16,8 +16,7 @@ if TYPE_CHECKING:
   from mnemonics_jax.runs.layout import WorkdirError
   from mnemonics_jax.runs.metrics_log import read_metrics
   from mnemonics_jax.runs.results import Run, load_run
-  from mnemonics_jax.runs.runner import Labels, run
-  from mnemonics_jax.runs.seed_run import Diverged
+  from mnemonics_jax.runs.runner import Diverged, Labels, run
   from mnemonics_jax.runs.signals import Stopped
 
 __all__ = [
@@ -40,7 +39,7 @@ __getattr__, __dir__ = package.attach(
   __name__,
   {
     "BusyError": "runs.claim",
-    "Diverged": "runs.seed_run",
+    "Diverged": "runs.runner",
     "Labels": "runs.runner",
     "Policy": "runs.journal",
     "Run": "runs.results",

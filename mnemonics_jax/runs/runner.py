@@ -1,37 +1,49 @@
 """A run: every seed, every phase, and what is written of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import functools
 from pathlib import Path
+import time
 from typing import Any, NamedTuple
 
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax import phase as phase_lib
 from mnemonics_jax.data.stream import ClassStream
 from mnemonics_jax.errors import UserError, check_count
 from mnemonics_jax.identity import identity
 from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase import Config, cost, feed, train_model
 from mnemonics_jax.progress import (
+  Event,
   Note,
+  PhaseEnds,
   Report,
   RunBegins,
   SeedBegins,
+  StepReport,
   ignore,
 )
+from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import base_models as base_models_lib
-from mnemonics_jax.runs import environment, layout, published
+from mnemonics_jax.runs import (
+  checkpoint,
+  environment,
+  journal,
+  layout,
+  phase_arrays,
+  published,
+)
 from mnemonics_jax.runs import results as results_lib
 from mnemonics_jax.runs.claim import claimed, flat, run_name
 from mnemonics_jax.runs.journal import Policy, Saver
 from mnemonics_jax.runs.metrics_log import MetricsLog
-from mnemonics_jax.runs.seed_run import finished_records, run_seed
 from mnemonics_jax.runs.signals import CONTINUE, Stop
+from mnemonics_jax.types import PhaseResult, PhaseState
 
 
 class Labels(NamedTuple):
   """What people call a run; nothing here changes a number.
-
-  >>> Labels("digits · lucir", schedule="paper")
-  Labels(title='digits · lucir', preset='custom', schedule='paper', departures=())
 
   Attributes:
     title: parts separated by " · ".
@@ -44,6 +56,27 @@ class Labels(NamedTuple):
   preset: str = "custom"
   schedule: str = "reduced"
   departures: tuple[str, ...] = ()
+
+
+# The field of the configuration that says how a stage learns.
+_FIELDS = {
+  "train": "train",  # In phase 0, `base`.
+  "finetune": "balance",
+  "exemplars": "bilevel",
+  "adjust": "bilevel",
+}
+
+
+class Diverged(UserError):
+  """Numbers became infinite; what was saved before is good.
+
+  Attributes:
+    stage: in which it happened.
+  """
+
+  def __init__(self, stage: str, problem: str, fix: str):
+    super().__init__(_FIELDS.get(stage, stage), problem, fix)
+    self.stage = stage
 
 
 def run(
@@ -118,18 +151,99 @@ def run(
     MetricsLog(workdir, tensorboard=tensorboard) as log,
   ):
     name = run_name(layout.read_config(workdir))
-    done = finished_records(workdir, seeds, len(stream), name, report)
+    done = _finished_records(workdir, seeds, len(stream), name, report)
     pending = [seed for seed in seeds if seed not in done]
     _announce(report, config, stream, pending, moved)
     for seed in pending:
       report(SeedBegins(seed))
       saver = Saver(seed, workdir, saving, log, stop, report, name)
-      done[seed] = run_seed(config, stream, saver, report, training(seed))
+      hear, train = _listener(saver, report), training(seed)
+      state, phases = saver.restore(phase_lib.begin_run(seed, config))
+      for number in range(state.phase, len(stream)):
+        with _explaining_divergence(saver, number):
+          state, result = phase_lib.run_phase(
+            state,
+            stream[number],
+            config,
+            report=hear,
+            journal=saver,
+            train=train,
+          )
+        phases.append(_write_phase(saver, stream, state, result))
+        state = saver.end_phase(state, phases)
+        accuracy = phases[-1]["accuracy"]
+        report(PhaseEnds(number, result.classes_seen, accuracy))
+      done[seed] = results_lib.run_record(seed, phases)
       layout.write_seed_result(workdir, seed, done[seed])
     measured = [done[seed] for seed in seeds]
     results = results_lib.results(header(config, stream, labels), measured)
     layout.write_results(workdir, results)
     return results
+
+
+def _listener(saver: Saver, report: Report) -> Report:
+  """Tells the saver's clock, `report` and the log of what a seed does."""
+  began = time.monotonic()
+
+  def hear(event: Event) -> None:
+    nonlocal began
+    saver.clock(event)
+    report(event)
+    if not isinstance(event, StepReport) or event.metrics is None:
+      return
+    now = time.monotonic()
+    saver.log.write(
+      {
+        "kind": "epoch",
+        "seed": saver.seed,
+        "phase": event.phase,
+        "stage": event.stage,
+        "epoch": event.epoch,
+        **event.metrics,
+        "seconds": now - began,
+      }
+    )
+    began = now
+
+  return hear
+
+
+@contextlib.contextmanager
+def _explaining_divergence(saver: Saver, number: int) -> Iterator[None]:
+  """Says where numbers became infinite, and what is safe."""
+  try:
+    yield
+  except FloatingPointError as error:
+    stage = str(saver.clock.stage)
+    raise Diverged(
+      stage,
+      f"seed {saver.seed}, phase {number}, stage {stage}: {error} The last good"
+      f" checkpoint is {saver.newest}",
+      "lower the learning rate of that stage",
+    ) from error
+
+
+def _write_phase(
+  saver: Saver, stream: ClassStream, state: PhaseState, result: PhaseResult
+) -> dict[str, Any]:
+  """Writes what a phase has measured to the log and arrays; returns its record."""
+  record = results_lib.phase_record(result, stream.classes_per_phase)
+  seconds = saver.clock.read()
+  saver.log.write(
+    {"kind": "phase", "seed": saver.seed, **record, "seconds": seconds}
+  )
+  phase_arrays.write_phase_arrays(
+    saver.workdir,
+    saver.seed,
+    result.phase,
+    seen=result.classes_seen,
+    memory=memory_lib.flat(state.memory),
+    confusion=result.confusion,
+    changed=result.changed,
+    test_features=result.test_features,
+    exemplar_features=result.exemplar_features,
+  )
+  return record
 
 
 def _training(config, stream, base_models, base_model, seed):
@@ -251,3 +365,65 @@ def header(
     "classes_per_phase": list(stream.classes_per_phase),
     "class_names": list(stream.class_names),
   }
+
+
+def _finished_records(
+  workdir: Path, seeds: Sequence[int], phases: int, run: str, report: Report
+) -> dict[int, dict[str, Any]]:
+  """The records of seeds that have finished.
+
+  A damaged result.json is written again from the last checkpoint.
+
+  Args:
+    workdir: of the run.
+    seeds: of the run.
+    phases: how many it has.
+    run: its name; see `claim.run_name`.
+    report: hears what a person should know.
+  """
+  found = {
+    seed: _finished(workdir, seed, phases, run, report) for seed in seeds
+  }
+  return {seed: record for seed, record in found.items() if record is not None}
+
+
+def _finished(workdir, seed, phases, run, report):
+  directory = layout.checkpoint_dir(workdir, seed)
+  name = journal.checkpoint_name(phases - 1)
+  try:
+    place = journal.place_of(run, seed, name)
+    info = checkpoint.restore_info(directory / name, place)
+    saved = results_lib.run_record(seed, info["records"])
+  except (checkpoint.Damaged, OSError):
+    saved = None
+  path, problem = layout.seed_result_path(workdir, seed), None
+  if path.exists():
+    try:
+      record = layout.read_seed_result(workdir, seed)
+      if saved is None and not _fits(record, seed, phases):
+        raise layout.damaged(path, "it is not of this seed and its phases")
+      if saved in (None, record):
+        return record
+      problem = layout.damaged(path, f"it differs from {name}")
+    except layout.DamagedFile as error:
+      problem = error
+  if saved is None:
+    if problem is not None and not journal.phase_names(directory):
+      raise problem  # Nothing is left that it could be made of.
+    return None
+  layout.write_seed_result(workdir, seed, saved)
+  if problem is not None:
+    text = f"{problem.problem}; it was written again from {name}."
+    report(Note(f"Note: {text}"))
+  return saved
+
+
+def _fits(record, seed, phases):
+  """Whether a record is one of this seed, with all that results are made of."""
+  measured = [record["average"], record["forgetting"]]
+  for phase in record["phases"]:
+    measured += [phase["accuracy"], phase["by_group"]]
+  return (
+    (record["seed"], len(record["phases"])) == (seed, phases)
+    and all(part.keys() >= READOUTS.keys() for part in measured)
+  )  # fmt: skip

@@ -349,6 +349,7 @@ SHOWN = {
   "`workdir=a=b=c`, `fresh`": "--workdir=a=b=c, --fresh",
   "`workdir=two\nlines`": "--workdir=two\nlines",
   "`phases=`": "--phases=",
+  "no effect with `noadjust`": "no effect with --noadjust",
   # Of the library's settings some have a flag of another name.
   "`every=-1` is": "--checkpoint_every=-1 is",
   "`network` and `data_dir=/x` has": "--net and --data=/x has",

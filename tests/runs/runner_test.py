@@ -1,7 +1,9 @@
 """A run is a call: what it returns, tells, refuses and does not do again."""
 
 import dataclasses
+import itertools
 import json
+import re
 from unittest import mock
 
 import jax
@@ -14,7 +16,7 @@ from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.methods import bic
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.progress import RunBegins, SeedBegins, StepReport
+from mnemonics_jax.progress import PhaseEnds, RunBegins, SeedBegins, StepReport
 from mnemonics_jax.runs import checkpoint
 
 QUICK = dataclasses.replace(tiny.SCHEDULE, epochs=1, milestones=())
@@ -58,14 +60,40 @@ def test_it_tells_where_it_is(finished):
   assert ended == [(0, "train", 0), (1, "train", 0)] * 2
 
 
+def test_the_end_of_a_phase_is_heard_after_its_steps(finished):
+  _, results, events = finished
+  heard = [e for e in events if isinstance(e, StepReport | PhaseEnds)]
+  assert [e.phase for e in heard] == sorted(
+    [e.phase for e in heard[: len(heard) // 2]]
+  ) * 2
+  last = [a for a, b in itertools.pairwise(heard) if a.phase != b.phase]
+  assert [type(event) for event in (*last, heard[-1])] == [PhaseEnds] * 4
+  ends = [event for event in heard if isinstance(event, PhaseEnds)]
+  assert [(e.phase, e.classes_seen, e.accuracy) for e in ends] == [
+    (phase["phase"], phase["classes_seen"], phase["accuracy"])
+    for run in results["runs"]
+    for phase in run["phases"]
+  ]
+
+
 def test_every_epoch_and_phase_is_in_the_log(finished):
-  lines = runs.read_metrics(finished[0])
-  assert [(line["kind"], line["seed"], line["phase"]) for line in lines] == [
-    (kind, seed, phase)
+  workdir, results, _ = finished
+  lines = runs.read_metrics(workdir)
+  key = lambda line: (line["kind"], line["seed"], line["phase"])
+  assert [(*key(line), line.get("epoch")) for line in lines] == [
+    (kind, seed, phase, 0 if kind == "epoch" else None)
     for seed in (3, 1)
     for phase in (0, 1)
     for kind in ("epoch", "phase")
   ]
+  ends = [line for line in lines if line["kind"] == "phase"]
+  assert [end["accuracy"] for end in ends] == [
+    phase["accuracy"] for run in results["runs"] for phase in run["phases"]
+  ]
+  assert all(end["seconds"]["train"] > 0 for end in ends)
+  for seed in (3, 1):
+    arrays = {path.name for path in (workdir / f"seed_{seed}").glob("*.npz")}
+    assert arrays == {"phase_00.npz", "phase_01.npz"}
 
 
 def test_the_same_call_again_trains_nothing(quick, finished, monkeypatch):
@@ -173,7 +201,10 @@ def test_divergence_stops_the_run_before_it_is_saved(
   assert message.startswith(f"seed 0, phase {phase}, stage {stage}: ")
   assert raised.value.stage == stage
   assert "diverged" in message and "learning rate" in message
-  assert "The last good checkpoint is" in message
+  field = {"finetune": "balance", "train": "train"}.get(stage, "bilevel")
+  assert raised.value.field == field
+  assert re.search(r"The last good checkpoint is .*phase_0\d", message)
+  assert message.endswith("; lower the learning rate of that stage.")
   for path in interrupted.checkpoints(tmp_path):
     tree, _ = checkpoint.restore(path)
     for content in jax.tree.leaves(tree):
