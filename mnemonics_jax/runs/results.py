@@ -3,12 +3,11 @@
 Their fields are listed in `layout.PHASE`, `SEED_RESULT` and `RESULTS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import math
 from typing import TYPE_CHECKING, Any
 
 from mnemonics_jax import protocol
-from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import layout
 from mnemonics_jax.runs.layout import mismatch
 
@@ -28,10 +27,10 @@ from mnemonics_jax.runs.phase_arrays import read_phase_arrays
 def phase_record(
   result: "mnemonics_jax.types.PhaseResult", classes_per_phase: Sequence[int]
 ) -> dict[str, Any]:
-  """One phase: accuracy of all, old and new classes for both read-outs."""
+  """One phase: accuracy of all, old and new classes for each read-out."""
   n_old = sum(classes_per_phase[: result.phase])
   final = result.confusion["final"]
-  tested = int((final[next(iter(READOUTS))].sum(1) > 0).sum())
+  tested = int((next(iter(final.values())).sum(1) > 0).sum())
 
   def shares(confusion):
     return {
@@ -45,17 +44,17 @@ def phase_record(
     "phase": result.phase,
     "classes_seen": result.classes_seen,
     **({"classes_tested": tested} if partly else {}),
-    "accuracy": {name: protocol.accuracy(final[name]) for name in READOUTS},
+    "accuracy": {n: protocol.accuracy(counts) for n, counts in final.items()},
     "by_group": {
       name: [
         _measured(share)
-        for share in protocol.group_accuracies(final[name], classes_per_phase)
+        for share in protocol.group_accuracies(counts, classes_per_phase)
       ]
-      for name in READOUTS
+      for name, counts in final.items()
     },
     "moments": {
-      moment: {name: shares(counts[name]) for name in READOUTS}
-      for moment, counts in result.confusion.items()
+      moment: {name: shares(counts) for name, counts in by_readout.items()}
+      for moment, by_readout in result.confusion.items()
     },
     "memory": {"images": result.memory_images, "bytes": result.memory_bytes},
     "diagnostics": dict(result.diagnostics),
@@ -72,8 +71,10 @@ def run_record(
 ) -> dict[str, Any]:
   """One seed: its phases, average accuracy and forgetting.
 
-  Averages are over the phases in which all classes were tested, if there are any.
+  Averages are over the phases in which all classes were tested, if there are any. A
+  read-out that was added while the run went on is left out of them.
   """
+  names = shared_readouts(phase["accuracy"] for phase in phases)
   full = [p for p in phases if "classes_tested" not in p] or phases
 
   def forgetting(name):
@@ -87,10 +88,16 @@ def run_record(
     "phases": list(phases),
     "average": {
       name: protocol.average_accuracy([p["accuracy"][name] for p in full])
-      for name in READOUTS
+      for name in names
     },
-    "forgetting": {name: forgetting(name) for name in READOUTS},
+    "forgetting": {name: forgetting(name) for name in names},
   }
+
+
+def shared_readouts(measured: Iterable[Iterable[str]]) -> list[str]:
+  """The read-outs that are in all of these, in the order of the first."""
+  first, *others = map(list, measured)
+  return [name for name in first if all(name in other for other in others)]
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -111,7 +118,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for phases in zip(*(run["phases"] for run in runs), strict=True)
       ],
     }
-    for name in runs[0]["average"]
+    for name in shared_readouts(run["average"] for run in runs)
   }
 
 

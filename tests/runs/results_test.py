@@ -95,6 +95,22 @@ def test_a_summary_of_two_seeds():
   assert means == pytest.approx([7 / 8, 0.5])
 
 
+def test_a_read_out_that_is_added_later_waits_for_a_run_of_its_own():
+  """Phases and seeds that were measured before lack it."""
+  later = NEXT._replace(
+    confusion={
+      moment: counts | {"more": np.eye(3, dtype=int)}
+      for moment, counts in NEXT.confusion.items()
+    }
+  )
+  phases = [records.phase_record(r, SPLIT) for r in (BASE, later)]
+  assert phases[1]["accuracy"] == {"head": 0.5, "nme": 0.8, "more": 1.0}
+  run = records.run_record(0, phases)
+  assert list(run["average"]) == list(run["forgetting"]) == ["head", "nme"]
+  other = _run() | {"average": {"head": 0.5, "more": 1.0}}
+  assert list(records.summary([run, other])) == ["head"]
+
+
 def test_one_seed_has_no_interval():
   assert records.summary([_run()])["head"]["forgetting"]["ci95"] is None
 
