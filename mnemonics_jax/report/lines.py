@@ -3,7 +3,7 @@
 A figure is a list of rows, which its CSV file holds, and lines drawn from them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import itertools
 import statistics
 from typing import Any, NamedTuple
@@ -42,36 +42,20 @@ _DISTANCES = {
   "euclidean": "Euclidean distance of features",
 }
 _COMPARED = {"cosine": "cosine distance", "euclidean": "Euclidean distance"}
-# Where a distance was measured.
-_PLACE = ("phase", "part", "meta_epoch")
 _MAX_COLUMNS = 4
 
 
-class Line(NamedTuple):
-  """One line of a panel.
+class Panel(NamedTuple):
+  """Rows as lines over one pair of axes.
 
   Attributes:
-    rows: its points, from left to right.
+    rows: the points, each line's from left to right.
+    line: columns that tell lines apart.
     x: column of the rows.
-    y: column of the rows; None in a row leaves a gap.
-    look: keywords of `Axes.plot`; with a label, the line is in legends.
+    y: columns of the rows, None leaves a gap; each with a function from a line's
+      cells to keywords of `Axes.plot`. What has a label is in legends.
     half: column of half-widths, in percent, that are drawn as a ribbon.
     ribbon: opacity of the ribbon.
-  """
-
-  rows: Sequence[Row]
-  x: str
-  y: str
-  look: Row
-  half: str | None = None
-  ribbon: float = 0.16
-
-
-class Panel(NamedTuple):
-  """Lines over one pair of axes.
-
-  Attributes:
-    lines: in the order in which they are drawn.
     title: above the panel.
     xlabel: below it.
     ylabel: beside it.
@@ -80,7 +64,12 @@ class Panel(NamedTuple):
     small: small letters, whole numbers on x, and y from zero.
   """
 
-  lines: Sequence[Line]
+  rows: Sequence[Row]
+  line: Sequence[str]
+  x: str
+  y: Mapping[str, Callable[[Any], Row]]
+  half: str | None = None
+  ribbon: float = 0.16
   title: str = ""
   xlabel: str = ""
   ylabel: str = ""
@@ -114,9 +103,10 @@ def plot(
   handles: dict[Any, Any] = {}
   places = list(zip(itertools.chain(*panels), grid.flat, strict=True))
   for panel, axes in places:
-    for line in panel.lines:
-      drawn = _line(axes, line)
-      handles.setdefault(drawn.get_label(), drawn)
+    for key, rows in split(panel.rows, *panel.line).items():
+      for column, look in panel.y.items():
+        drawn = _line(axes, panel, rows, column, look(key))
+        handles.setdefault(drawn.get_label(), drawn)
   # Limits hold for all axes that share them: only now is everything drawn.
   for panel, axes in places:
     _finish(axes, panel)
@@ -126,17 +116,17 @@ def plot(
   return figure
 
 
-def _line(axes: Axes, line: Line):
+def _line(axes: Axes, panel: Panel, rows: Sequence[Row], y: str, look: Row):
   """Draws a line with its ribbon; returns what stands for it in a legend."""
-  x = [row[line.x] for row in line.rows]
-  y = [np.nan if row[line.y] is None else row[line.y] for row in line.rows]
-  (drawn,) = axes.plot(x, y, **line.look)
-  half = [(line.half and row[line.half]) or 0.0 for row in line.rows]
+  across = [row[panel.x] for row in rows]
+  up = [np.nan if row[y] is None else row[y] for row in rows]
+  (drawn,) = axes.plot(across, up, **look)
+  half = [(panel.half and row[panel.half]) or 0.0 for row in rows]
   if any(half):
-    low = np.maximum(np.subtract(y, half), 0.0)
-    high = np.minimum(np.add(y, half), 100.0)
-    color = line.look["color"]
-    axes.fill_between(x, low, high, color=color, alpha=line.ribbon, linewidth=0)
+    low = np.maximum(np.subtract(up, half), 0.0)
+    high = np.minimum(np.add(up, half), 100.0)
+    place = {"color": look["color"], "alpha": panel.ribbon, "linewidth": 0}
+    axes.fill_between(across, low, high, **place)
   return drawn
 
 
@@ -148,10 +138,9 @@ def _finish(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.xlabel, **letters)
   if panel.ylabel:
     axes.set_ylabel(panel.ylabel, **letters)
-  if panel.ticks:
-    places = {row[line.x] for line in panel.lines for row in line.rows}
-    if len(places) <= _MOST_TICKS:
-      axes.set_xticks(sorted(places))
+  places = {row[panel.x] for row in panel.rows} if panel.ticks else set()
+  if 0 < len(places) <= _MOST_TICKS:
+    axes.set_xticks(sorted(places))
   if panel.small:
     axes.set_ylim(bottom=0)
     axes.margins(x=0.02)
@@ -182,13 +171,17 @@ def accuracy_panel(
   rows: Sequence[Row], by: str, looks: Mapping[str, Row], **options: Any
 ) -> Panel:
   """Accuracy over the classes seen: a line for each value of a column."""
-  place = "classes_seen", "mean_percent"
-  ribbon = 0.16 if len(looks) < 6 else 0.09
-  lines = [
-    Line(found, *place, {"zorder": 3, **looks[name]}, "ci95_percent", ribbon)
-    for name, found in split(rows, by).items()
-  ]
-  return Panel(lines, xlabel="classes learned so far", ticks=True, **options)
+  return Panel(
+    rows,
+    (by,),
+    "classes_seen",
+    {"mean_percent": lambda name: {"zorder": 3, **looks[name]}},
+    "ci95_percent",
+    0.16 if len(looks) < 6 else 0.09,
+    xlabel="classes learned so far",
+    ticks=True,
+    **options,
+  )
 
 
 def phase_curve(run: Run) -> Iterator[Drawing]:
@@ -234,8 +227,10 @@ def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
       for name, run in shown.items()
       for row in _accuracy_rows(run, readout)
     ]
-    summaries = {n: run.results["summary"][readout] for n, run in shown.items()}
-    last = {n: found["per_phase"][-1]["mean"] for n, found in summaries.items()}
+    last = {
+      name: run.results["summary"][readout]["per_phase"][-1]["mean"]
+      for name, run in shown.items()
+    }
     # The legend has the order in which the curves end.
     ends = sorted(last, key=lambda name: -last[name])
     panel = accuracy_panel(
@@ -256,7 +251,8 @@ def comparison_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
 def moment_curves(run: Run) -> Iterator[Drawing]:
   """Both read-outs before and after the fine-tune, on old and new classes."""
   results = run.results
-  tuned = any(finetune_table(results, name) for name in readouts(results))
+  names = readouts(results)
+  tuned = any(finetune_table(results, name) for name in names)
   # Without a fine-tune, the two moments are the same.
   moments = {"before": "trained"} if tuned else {}
   moments["after"] = "final"
@@ -269,7 +265,7 @@ def moment_curves(run: Run) -> Iterator[Drawing]:
       "mean_percent": None if mean is None else 100 * mean,
     }
     for classes in ("old", "new", "all")
-    for name in readouts(results)
+    for name in names
     for word, moment in moments.items()
     for phase in results["runs"][0]["phases"]
     for mean in [moment_mean(results, phase["phase"], moment, name, classes)]
@@ -278,11 +274,13 @@ def moment_curves(run: Run) -> Iterator[Drawing]:
   if not written:
     return
 
-  def line(key: tuple[str, str], found: Sequence[Row]) -> Line:
-    name, word = key
-    index, before = readouts(results).index(name), word == "before"
-    look = dict(
-      label=f"{name}, {word} the fine-tune" if tuned else name,
+  def label(key: tuple[str, str]) -> str:
+    return f"{key[0]}, {key[1]} the fine-tune" if tuned else key[0]
+
+  def look(key: tuple[str, str]) -> Row:
+    index, before = names.index(key[0]), key[1] == "before"
+    return dict(
+      label=label(key),
       color=COLORS[index],
       marker=MARKERS[index],
       markerfacecolor="white" if before else None,
@@ -290,25 +288,24 @@ def moment_curves(run: Run) -> Iterator[Drawing]:
       linewidth=1.3 if before else 1.9,
       zorder=2 if before else 3,
     )
-    return Line(found, "phase", "mean_percent", look)
 
   panels = [
     Panel(
-      [
-        line(key, found)
-        for key, found in split(of, "readout", "moment").items()
-      ],
-      f"{classes} classes",
+      of,
+      ("readout", "moment"),
       "phase",
-      "accuracy (%)" if classes == "old" else "",
+      {"mean_percent": look},
+      title=f"{classes} classes",
+      xlabel="phase",
+      ylabel="accuracy (%)" if classes == "old" else "",
       ticks=True,
     )
     for classes, of in split(rows, "classes").items()
   ]
-  names = [line.look["label"] for line in panels[0].lines]
+  legend = map(label, itertools.product(names, moments))
   shared = dict(sharex=True, sharey=True)
   place = dict(loc="outside upper left", ncols=4, fontsize=9)
-  figure = plot([panels], (8.6, 3.5), names, **shared, **place)
+  figure = plot([panels], (8.6, 3.5), legend, **shared, **place)
   yield drawing("moments", figure, written, _balance(results, tuned))
 
 
@@ -325,7 +322,9 @@ def training_curves(run: Run) -> Iterator[Drawing]:
   )
   if not epochs:
     return
-  stages = _stages(epochs)
+  found = dict.fromkeys(record["stage"] for record in epochs)
+  known = [stage for stage in _STAGES if stage in found]
+  stages = [*known, *(stage for stage in found if stage not in known)]
   start, ends = _time_line(epochs, stages)
   rows = [
     {key: record[key] for key in place}
@@ -337,31 +336,28 @@ def training_curves(run: Run) -> Iterator[Drawing]:
     for record in epochs
   ]
 
-  def lines(column: str) -> Iterator[Line]:
-    for (seed, _, stage), found in split(rows, *place[:3]).items():
-      points = [row for row in found if row[column] is not None]
-      # The first two colours are the read-outs'.
-      shades = COLORS[2:]
-      look = dict(
-        label=stage,
-        color=shades[stages.index(stage) % len(shades)],
-        alpha=1.0 if seed == rows[0]["seed"] else 0.35,
-        linewidth=1.4,
-        marker="." if len(points) == 1 else "",
-      )
-      if points:
-        yield Line(points, "position", column, look)
+  def panel(column: str, **options: Any) -> Panel:
+    points = [row for row in rows if row[column] is not None]
+    alone = {k for k, of in split(points, *place[:3]).items() if len(of) == 1}
 
-  losses = list(lines("loss"))
+    def look(key: tuple[int, int, str]) -> Row:
+      shades = COLORS[2:]  # The first two are the read-outs'.
+      return dict(
+        label=key[2],
+        color=shades[stages.index(key[2]) % len(shades)],
+        alpha=1.0 if key[0] == rows[0]["seed"] else 0.35,
+        linewidth=1.4,
+        marker="." if key in alone else "",
+      )
+
+    return Panel(points, place[:3], "position", {column: look}, **options)
+
   words = "epochs of all phases, one after the other"
-  panels = [
-    [Panel(losses, ylabel="loss")],
-    [Panel(list(lines("accuracy")), xlabel=words, ylabel="accuracy (%)")],
-  ]
-  found = {line.look["label"] for line in losses}
-  shown = [stage for stage in stages if stage in found]
+  losses = panel("loss", ylabel="loss")
+  below = panel("accuracy", xlabel=words, ylabel="accuracy (%)")
+  shown = [s for s in stages if any(row["stage"] == s for row in losses.rows)]
   outside = dict(loc="outside upper right", ncols=len(shown) or 1)
-  figure = plot(panels, (8.0, 4.8), shown, sharex=True, **outside)
+  figure = plot([[losses], [below]], (8.0, 4.8), shown, sharex=True, **outside)
   loss, accuracy = figure.axes
   loss.set_ylim(bottom=0)
   accuracy.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
@@ -378,32 +374,36 @@ def exemplar_distances(run: Run) -> Iterator[Drawing]:
     return
   phases = sorted({row["phase"] for row in rows})
   shades = _shades(phases)
+  look = lambda key: dict(
+    label=f"phase {key[0]}", color=shades[key[0]], linewidth=1.5
+  )
   panels, borders = [], []
   for stage, history in split(rows, "stage").items():
-    parts, column = _parts(run, stage), len(_DISTANCES) * len(panels)
-    means = _means(history, *_PLACE)
-    lines = {quantity: [] for quantity in _DISTANCES}
-    for (phase, part), points in split(means, "phase", "part").items():
+    parts, drawn = _parts(run, stage), []
+    for (phase, part), points in split(
+      _means(history), "phase", "part"
+    ).items():
       begin = part * len(points)
       # Each part begins with unmoved images, at distance zero.
-      zero = dict.fromkeys(_DISTANCES, 0.0) | {"meta_epoch": 0}
-      drawn = [
+      place = {"phase": phase, "part": part, "meta_epoch": 0}
+      zero = place | dict.fromkeys(_DISTANCES, 0.0)
+      drawn += [
         {**point, "position": begin + point["meta_epoch"]}
         for point in [zero, *points]
       ]
-      label = f"phase {phase}"
-      look = dict(label=label, color=shades[phase], linewidth=1.5)
-      for quantity, found in lines.items():
-        found.append(Line(drawn, "position", quantity, look))
-      borders += [(column + i, begin) for i in range(3) if part]
+      if part:
+        borders.append((len(panels), begin))
     order = f", one of {parts} parts after the other" if parts > 1 else ""
     panels.append(
       [
         Panel(
-          lines[quantity],
-          "" if panels else title,
-          f"meta epochs{order}" if quantity == "cosine" else "",
-          MOVING[stage][1] if quantity == "displacement" else "",
+          drawn,
+          ("phase", "part"),
+          "position",
+          {quantity: look},
+          title="" if panels else title,
+          xlabel=f"meta epochs{order}" if quantity == "cosine" else "",
+          ylabel=MOVING[stage][1] if quantity == "displacement" else "",
           small=True,
         )
         for quantity, title in _DISTANCES.items()
@@ -414,8 +414,9 @@ def exemplar_distances(run: Run) -> Iterator[Drawing]:
   names = [f"phase {phase}" for phase in named]
   place = dict(loc="outside upper left", ncols=min(len(named), 6), fontsize=9)
   figure = plot(panels, size, names, sharex="row", **place)
-  for index, x in borders:
-    figure.axes[index].axvline(x, color="0.6", linewidth=0.8, linestyle=":")
+  for row, x in borders:
+    for axes in figure.axes[3 * row : 3 * row + 3]:
+      axes.axvline(x, color="0.6", linewidth=0.8, linestyle=":")
   yield drawing("exemplar_distances", figure, rows, _moved(rows))
 
 
@@ -442,26 +443,33 @@ def distances(name: str, runs: Sequence[Run], titles: Sequence[str]) -> Drawing:
   panels = [[], []]
   for run, title in zip(runs, titles, strict=True):
     found = _smoothed(run, title)
-    by_phase = split(found, "phase")
     rows += found
     ends.append(f"{found[-1]['cosine']:.2g} ({title})")
+    shades = _shades(list(split(found, "phase")))
+    faint = lambda phase, shades=shades: dict(
+      color=shades[phase], linewidth=0.7, alpha=0.35
+    )
+    # Of many phases, the first and the last tell which way they go.
+    strong = lambda phase, shades=shades: dict(
+      **(
+        {"label": f"phase {phase}"}
+        if phase in (min(shades), max(shades))
+        else {}
+      ),
+      color=shades[phase],
+      linewidth=1.6,
+    )
     for across, (quantity, text) in zip(panels, _COMPARED.items(), strict=True):
-      lines = []
-      for phase, shade in _shades(list(by_phase)).items():
-        place = by_phase[phase], "meta_epoch"
-        faint = dict(color=shade, linewidth=0.7, alpha=0.35)
-        strong = dict(color=shade, linewidth=1.6)
-        # Of many phases, the first and the last tell which way they go.
-        if phase in (min(by_phase), max(by_phase)):
-          strong["label"] = f"phase {phase}"
-        lines.append(Line(*place, quantity, faint))
-        lines.append(Line(*place, f"{quantity}_smoothed", strong))
+      columns = {quantity: faint, f"{quantity}_smoothed": strong}
       across.append(
         Panel(
-          lines,
-          shorten(title, 30) if across is panels[0] else "",
-          "meta epochs" if across is panels[1] else "",
-          "" if across else text,
+          found,
+          ("phase",),
+          "meta_epoch",
+          columns,
+          title=shorten(title, 30) if across is panels[0] else "",
+          xlabel="meta epochs" if across is panels[1] else "",
+          ylabel="" if across else text,
           legend="lower right",
           small=True,
         )
@@ -488,12 +496,7 @@ def measured(
 def smooth(values: Sequence[float], rate: float = 0.8) -> list[float]:
   """Exponential moving average whose weights sum to one from the start.
 
-  >>> smooth([0.0, 1.0], rate=0.5)  # (0.5 · 0 + 1) / (0.5 + 1)
-  [0.0, 0.6666666666666666]
-
-  Args:
-    values: one after the other.
-    rate: the weight of each value, compared with that of the next.
+  The newest value weighs 1, the one before it `rate`, then `rate`² and so on.
   """
   out, total, weight = [], 0.0, 0.0
   for value in values:
@@ -516,20 +519,19 @@ def _history(run: Run, stage: str) -> Iterator[dict[str, Any]]:
     epochs = len(history["cosine"]) // parts
     for index in range(parts * epochs):
       part, epoch = divmod(index, epochs)
-      place = dict(zip(_PLACE, (phase, part, epoch + 1), strict=True))
+      place = {"phase": phase, "part": part, "meta_epoch": epoch + 1}
       found = {name: history[name][index] for name in _DISTANCES}
       yield {"stage": stage, "seed": seed, **place, **found}
 
 
-def _means(rows: Iterable[Row], *columns: str) -> list[dict[str, Any]]:
-  """Distances by place, in its order: the mean over the seeds."""
-  found = split(
-    sorted(rows, key=lambda row: [row[c] for c in columns]), *columns
-  )
+def _means(rows: Iterable[Row]) -> list[dict[str, Any]]:
+  """Distances by phase, part and epoch, in order: the mean over the seeds."""
+  place = ("phase", "part", "meta_epoch")
+  found = split(rows, *place)
   return [
-    dict(zip(columns, place, strict=True))
-    | {q: statistics.fmean(row[q] for row in seeds) for q in _DISTANCES}
-    for place, seeds in found.items()
+    dict(zip(place, key, strict=True))
+    | {q: statistics.fmean(row[q] for row in found[key]) for q in _DISTANCES}
+    for key in sorted(found)
   ]
 
 
@@ -537,7 +539,7 @@ def _smoothed(run: Run, title: str) -> list[dict[str, Any]]:
   """By phase and meta epoch: mean distances of learned exemplars, smoothed."""
   rows = []
   for phase, means in split(
-    _means(_history(run, "exemplars"), *_PLACE), "phase"
+    _means(_history(run, "exemplars")), "phase"
   ).items():
     # All begin at zero, which was not measured.
     values = {q: [0.0, *(row[q] for row in means)] for q in _COMPARED}
@@ -588,25 +590,25 @@ def _accuracy_rows(run: Run, readout: str) -> list[dict[str, Any]]:
 
 def _looks(runs: Sequence[Run]) -> list[dict[str, Any]]:
   """A label, colour, marker and line for each run; no two alike."""
-  looks, learners, bounds = [], 0, 0
+  looks = []
+  learners, bounds = itertools.count(), itertools.count()
   for run, name in zip(runs, labels(runs), strict=True):
     if _joint(run):
       # Nothing else is black, and nothing else is dashed.
-      dash = ((0, (6, 2.5)), (0, (2, 2)))[bounds % 2]
+      dash = ((0, (6, 2.5)), (0, (2, 2)))[next(bounds) % 2]
       look = dict(color=_BOUND, linestyle=dash, linewidth=1.8)
       looks.append({"label": f"{name} (upper bound)", **look})
-      bounds += 1
       continue
-    turn, index = divmod(learners, len(_LEARNERS))
+    number = next(learners)
+    turn, index = divmod(number, len(_LEARNERS))
     look = dict(
       label=name,
       color=_LEARNERS[index],
-      marker=MARKERS[learners % len(MARKERS)],
+      marker=MARKERS[number % len(MARKERS)],
       markerfacecolor="white" if turn % 2 else _LEARNERS[index],
       linewidth=1.6,
     )
     looks.append(look)
-    learners += 1
   return looks
 
 
@@ -666,12 +668,6 @@ def _ending(epochs: Sequence[dict[str, Any]]) -> str:
   return (
     f"Training of phase {last[-1]['phase']} ends with {' and '.join(words)}."
   )
-
-
-def _stages(epochs: Sequence[dict[str, Any]]) -> list[str]:
-  found = dict.fromkeys(record["stage"] for record in epochs)
-  known = [stage for stage in _STAGES if stage in found]
-  return known + [stage for stage in found if stage not in known]
 
 
 def _time_line(

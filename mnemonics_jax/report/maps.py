@@ -29,7 +29,6 @@ class Panel(NamedTuple):
   """Features of one run after one phase.
 
   Attributes:
-    row: which of the runs, from 0.
     phase: the phase.
     features: [n, d], of test images, of exemplars, of other classes.
     labels: classes of the n, in the learned order.
@@ -37,7 +36,6 @@ class Panel(NamedTuple):
     other: which of the n stand for a whole class without a colour.
   """
 
-  row: int
   phase: int
   features: np.ndarray
   labels: np.ndarray
@@ -51,7 +49,7 @@ class Panel(NamedTuple):
 
   def take(self, rows: np.ndarray) -> "Panel":
     """The panel with some of the n."""
-    return Panel(self.row, self.phase, *(array[rows] for array in self[2:]))
+    return Panel(self.phase, *(array[rows] for array in self[1:]))
 
 
 def embed(features: np.ndarray) -> np.ndarray:
@@ -92,52 +90,38 @@ def _map(
   if not mapped_phases(runs[0]):
     return
   classes = colored_classes(runs)
-  found = [
-    panel for row, run in enumerate(runs) for panel in panels(run, classes, row)
-  ]
+  by_run = [panels(run, classes) for run in runs]
   most = min(_MAX_POINTS, _MAX_POINTS_PER_ROW * len(runs))
-  found = thin(found, most)
+  found = thin([panel for row in by_run for panel in row], most)
   union = np.concatenate([panel.features for panel in found])
   if len(union) < _MIN_POINTS or not np.ptp(union, axis=0).any():
     return
   points = embed(union)
   ends = np.cumsum([len(panel.labels) for panel in found])
   placed = list(zip(found, np.split(points, ends[:-1]), strict=True))
+  left = iter(placed)
+  grid = [[next(left) for _ in row] for row in by_run]
 
   results = runs[0].results
   colors: dict[int, str] = dict(zip(classes, COLORS, strict=False))
-  columns = max(
-    sum(panel.row == row for panel in found) for row in range(len(runs))
-  )
-  alone = columns == 1
+  columns = max(map(len, grid))
   figure, axes = _grid(len(runs), columns, points)
   rows = []
-  for row in range(len(runs)):
-    in_row = [(panel, xy) for panel, xy in placed if panel.row == row]
-    for ax, (panel, xy) in zip(axes[row], in_row, strict=False):
+  for across, title, row in zip(axes, titles, grid, strict=True):
+    for ax, (panel, xy) in zip(across, row, strict=False):
       _panel(ax, panel, xy, colors)
-      few = len(panel.classes)
       seen = sum(results["classes_per_phase"][: panel.phase + 1])
-      ax.set_title(
-        f"after phase {panel.phase}: {few} of {seen} classes", fontsize=9.5
-      )
-      rows += [
-        [
-          titles[row],
-          panel.phase,
-          kind,
-          int(label),
-          results["class_names"][label],
-          float(x),
-          float(y),
-        ]
-        for (x, y), label, kind in zip(
-          xy, panel.labels, _kinds(panel), strict=True
-        )
-      ]
+      words = f"{len(panel.classes)} of {seen} classes"
+      ax.set_title(f"after phase {panel.phase}: {words}", fontsize=9.5)
+      kinds = np.where(panel.exemplar, "exemplar", "test")
+      kinds = np.where(panel.other, "other", kinds)
+      for label, kind, (x, y) in zip(panel.labels, kinds, xy, strict=True):
+        place = int(label), results["class_names"][label], float(x), float(y)
+        rows.append([title, panel.phase, kind, *place])
     if len(runs) > 1:
-      axes[row, 0].set_ylabel(shorten(titles[row], 34), fontsize=10)
+      across[0].set_ylabel(shorten(title, 34), fontsize=10)
   shares = recognised(runs[0]) if len(runs) == 1 else None
+  alone = columns == 1
   figure.legend(
     handles=_legend(results, colors, any(p.other.any() for p in found), shares),
     loc="outside right upper" if alone else "outside lower left",
@@ -147,9 +131,8 @@ def _map(
     handletextpad=0.3,
   )
   header = ["run", "phase", "kind", "class_index", "class", "x", "y"]
-  yield Drawing(
-    name, figure, header, rows, _separation(results, placed, titles)
-  )
+  finding = _separation(results, placed, titles)
+  yield Drawing(name, figure, header, rows, finding)
 
 
 def _grid(rows: int, columns: int, points: np.ndarray):
@@ -157,13 +140,9 @@ def _grid(rows: int, columns: int, points: np.ndarray):
   # A single panel has its legend beside it, the others below.
   alone = columns == 1
   side = 2.7 if columns > 2 else 3.4
-  figure = Figure(
-    figsize=(
-      0.4 + side * columns + (2.4 if alone else 0.0),
-      (0.2 if alone else 0.9) + (side + 0.2) * rows,
-    ),
-    layout="constrained",
-  )
+  width = 0.4 + side * columns + (2.4 if alone else 0.0)
+  height = (0.2 if alone else 0.9) + (side + 0.2) * rows
+  figure = Figure(figsize=(width, height), layout="constrained")
   axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
   # One square window for all panels.
   middle = (points.max(0) + points.min(0)) / 2
@@ -190,32 +169,21 @@ def _separation(
       gaps = np.linalg.norm(xy[dots][:, None] - np.array(middles), axis=-1)
       own = panel.classes[gaps.argmin(axis=1)] == panel.labels[dots]
       found.append((own, panel.labels[dots]))
-  text = f"After phase {last}, "
   if len(found) > 1:
-    each = [
-      f"{share(own.mean())} ({t})"
-      for t, (own, _) in zip(titles, found, strict=True)
-    ]
-    return (
-      f"{text}dots nearest to the middle of their own cloud: {listed(each)}."
-    )
+    pairs = zip(titles, found, strict=True)
+    each = listed([f"{share(own.mean())} ({t})" for t, (own, _) in pairs])
+    return f"After phase {last}, dots nearest to the middle of their own cloud: {each}."
   own, labels = found[0]
+  text = (
+    f"After phase {last}, {share(own.mean())} of the dots lie nearest to the"
+    " middle of their own cloud"
+  )
   parts = {c: own[labels == c].mean() for c in np.unique(labels).tolist()}
   worst = min(parts, key=lambda c: parts[c])
-  text += (
-    f"{share(own.mean())} of the dots lie nearest to the middle of their own"
-  )
-  text += " cloud"
   if parts[worst] < 1:
     name = shorten(results["class_names"][worst])
     text += f", fewest of {name}, {share(parts[worst])}"
   return f"{text}."
-
-
-def _kinds(panel: Panel) -> np.ndarray:
-  """What each point is, for the numbers beside the picture."""
-  kinds = np.where(panel.exemplar, "exemplar", "test")
-  return np.where(panel.other, "other", kinds)
 
 
 def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
@@ -242,39 +210,34 @@ def _panel(ax, panel: Panel, xy: np.ndarray, colors: dict[int, str]) -> None:
 
 
 def _legend(
-  results, colors: dict[int, str], others: bool, shares: np.ndarray | None
+  results: Mapping[str, Any],
+  colors: Mapping[int, str],
+  others: bool,
+  shares: np.ndarray | None,
 ) -> list[Line2D]:
-  phase_of = np.repeat(
-    np.arange(len(results["classes_per_phase"])), results["classes_per_phase"]
-  )
+  """Marks of the classes, with the share that is recognised, and of the kinds."""
+  groups = results["classes_per_phase"]
+  phase_of = np.repeat(np.arange(len(groups)), groups)
 
-  def mark(label, color, marker, size, alpha=1.0):
-    return Line2D(
-      [],
-      [],
-      linestyle="",
-      marker=marker,
-      color=color,
-      markersize=size,
-      markeredgecolor="black" if marker == "*" else color,
-      markeredgewidth=0 if marker == "o" else 0.6,
-      alpha=alpha,
-      label=label,
-    )
+  def mark(label: str, color: str, marker: str, size: float, **look: Any):
+    options = {"color": color, "marker": marker, "markersize": size}
+    edge = {
+      "markeredgecolor": "black" if marker == "*" else color,
+      "markeredgewidth": 0 if marker == "o" else 0.6,
+    }
+    return Line2D([], [], linestyle="", label=label, **options, **edge, **look)
 
-  marks = [mark("test image", "0.4", "o", 4, 0.6)]
+  marks = []
+  for index, color in colors.items():
+    known = "" if shares is None else f", {100 * shares[index]:.0f} %"
+    name = shorten(results["class_names"][index])
+    words = f"{name} (phase {phase_of[index]}{known})"
+    marks.append(mark(words, color, "o", 6))
+  marks.append(mark("test image", "0.4", "o", 4, alpha=0.6))
   marks.append(mark("exemplar", "0.85", "*", 9))
   if others:
     marks.append(mark("another class", _GREY, "x", 4))
-  names = []
-  for label in colors:
-    known = "" if shares is None else f", {100 * shares[label]:.0f} %"
-    name = shorten(results["class_names"][label])
-    names.append(f"{name} (phase {phase_of[label]}{known})")
-  return [
-    mark(name, color, "o", 6)
-    for name, color in zip(names, colors.values(), strict=True)
-  ] + marks
+  return marks
 
 
 def mapped_runs(runs: Sequence[Run]) -> list[Run]:
@@ -330,7 +293,7 @@ def recognised(run: Run) -> np.ndarray:
   return counts.diagonal() / np.maximum(counts.sum(axis=1), 1)
 
 
-def panels(run: Run, classes: Sequence[int], row: int = 0) -> list[Panel]:
+def panels(run: Run, classes: Sequence[int]) -> list[Panel]:
   """The first seed's panels, in which some classes have a colour."""
   found = []
   for phase in mapped_phases(run):
@@ -340,17 +303,9 @@ def panels(run: Run, classes: Sequence[int], row: int = 0) -> list[Panel]:
       rows = np.isin(arrays[f"{kind}_labels"], classes)
       parts.append((arrays[kind][rows], arrays[f"{kind}_labels"][rows]))
     parts.append(_other_classes(arrays, classes))
-    sizes = [len(labels) for _, labels in parts]
-    found.append(
-      Panel(
-        row,
-        phase,
-        np.concatenate([features for features, _ in parts]),
-        np.concatenate([labels for _, labels in parts]),
-        np.repeat([False, True, False], sizes),
-        np.repeat([False, False, True], sizes),
-      )
-    )
+    features, labels = map(np.concatenate, zip(*parts, strict=True))
+    kinds = np.repeat(np.arange(3), [len(labels) for _, labels in parts])
+    found.append(Panel(phase, features, labels, kinds == 1, kinds == 2))
   return found
 
 
@@ -367,9 +322,7 @@ def _other_classes(
   arrays: Mapping[str, np.ndarray], classes: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
   """The mean direction of each class without a colour, and these classes."""
-  if (
-    "others" in arrays
-  ):  # Of earlier versions, which kept nothing else of them.
+  if "others" in arrays:  # Earlier versions kept nothing else of them.
     return arrays["others"], arrays["others_labels"]
   labels = np.setdiff1d(arrays["test_labels"], classes)
   evenly = np.linspace(0, len(labels) - 1, min(len(labels), _MAX_OTHERS))

@@ -22,14 +22,12 @@ from mnemonics_jax.report.group import (
 )
 from mnemonics_jax.report.lines import MOVING
 from mnemonics_jax.report.render import (
-  Card,
   Link,
   Page,
   Paragraph,
   Pixels,
   Section,
   Sheet,
-  Tile,
   html,
 )
 from mnemonics_jax.report.words import count, shorten
@@ -186,7 +184,7 @@ def single(run: Run, figures: _Figures) -> Page:
   ]
   # Sections come first: they find out which files are damaged.
   sections = [found for make in SECTIONS if (found := make(run, figures))]
-  cards = [Card(*number) for number in story.key_numbers(run)]
+  cards = story.key_numbers(run)
   opening += [Paragraph(problem, "warning") for problem in run.problems]
   return Page(
     "Run report",
@@ -409,12 +407,10 @@ def _memory(run: Run, figures: _Figures) -> Section | None:
   if len(classes) < len(run.results["class_names"]):
     text += f" {len(classes)} classes are shown, evenly spaced."
   tiles = [
-    Tile(
-      Pixels(
-        pictures.tile(entry.images, gap=1),
-        f"{entry.name}: {count(len(entry.images), 'exemplar')}",
-        pictures.zoom(*entry.images.shape[1:3]),
-      ),
+    Pixels(
+      pictures.tile(entry.images, gap=1),
+      f"{entry.name}: {count(len(entry.images), 'exemplar')}",
+      pictures.zoom(*entry.images.shape[1:3]),
       entry.name,
       f"phase {entry.phase}",
     )
@@ -550,7 +546,8 @@ def _side_by_side(
   ]
   curves = those(*(f"comparison_{readout}" for readout in READOUTS))
   yield Section(
-    *("Side by side", "compare"),
+    "Side by side",
+    "compare",
     text=[caption],
     figures=curves,
     parts=parts,

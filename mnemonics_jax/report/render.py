@@ -37,14 +37,6 @@ class Paragraph(NamedTuple):
   kind: str = ""
 
 
-class Card(NamedTuple):
-  """A number at the top of a page, with its name and a note below."""
-
-  name: str
-  value: str
-  note: str
-
-
 class Link(NamedTuple):
   """A link to a file, with the words to click on and a sentence below."""
 
@@ -60,11 +52,15 @@ class Pixels(NamedTuple):
     image: uint8 [h, w, 3 or 4].
     words: what it shows, for those who do not see it.
     zoom: how many times larger a browser shows it.
+    caption: what stands below it.
+    note: after the caption, in small letters.
   """
 
   image: np.ndarray
   words: str
   zoom: int
+  caption: str = ""
+  note: str = ""
 
   @property
   def size(self) -> tuple[int, int]:
@@ -76,14 +72,6 @@ class Pixels(NamedTuple):
     buffer = io.BytesIO()
     Image.fromarray(self.image).save(buffer, "PNG", optimize=True)
     return _base64(buffer.getvalue())
-
-
-class Tile(NamedTuple):
-  """An image with its caption and a smaller note."""
-
-  pixels: Pixels
-  caption: str
-  note: str
 
 
 class Sheet(NamedTuple):
@@ -116,7 +104,7 @@ class Section:
     wide: whether figures keep a width at which they can be read.
     tables: tables.
     links: where labels in the first column of tables lead.
-    tiles: images beside each other.
+    tiles: images beside each other, with captions.
     sheets: images in rows.
     runs: a list of links.
     facts: names and values; with a title, they unfold.
@@ -133,7 +121,7 @@ class Section:
   wide: bool = False
   tables: Sequence[Table] = ()
   links: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-  tiles: Sequence[Tile] = ()
+  tiles: Sequence[Pixels] = ()
   sheets: Sequence[Sheet] = ()
   runs: Sequence[Link] = ()
   facts: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -154,7 +142,7 @@ class Page:
     kind: what sort of page it is, in a few words.
     title: heading.
     opening: paragraphs below the heading.
-    cards: the numbers that matter.
+    cards: the numbers that matter: name, value and note.
     caveat: what to keep in mind of them.
     sections: the body.
     window: title of the browser's window, if it is another one.
@@ -164,7 +152,7 @@ class Page:
   kind: str
   title: str
   opening: Sequence[Paragraph] = ()
-  cards: Sequence[Card] = ()
+  cards: Sequence[tuple[str, str, str]] = ()
   caveat: str = ""
   sections: Sequence[Section] = ()
   window: str = ""

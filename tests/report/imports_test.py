@@ -12,7 +12,6 @@ MODULES = (
   "mnemonics_jax.report",
   *(f"mnemonics_jax.report.{m.name}" for m in pkgutil.iter_modules(report.__path__)),
   "mnemonics_jax.progress",
-  "mnemonics_jax.runs.results",
   "mnemonics_jax.runs.layout",
   "mnemonics_jax.runs.metrics_log",
   "mnemonics_jax.runs.phase_arrays",

@@ -101,11 +101,6 @@ def no_figures(monkeypatch):
   monkeypatch.setattr(page, "COMPARISONS", ())
 
 
-def test_default_places(pages):
-  assert pages["single"].name == "report.html"
-  assert pages["comparison"].name == "both.html"
-
-
 def test_page_is_self_contained(pages):
   for path in pages.values():
     text = read(path)
@@ -129,6 +124,9 @@ def test_links_lead_to_files(pages):
     assert len(numbers) >= text.count('class="scroll frame"') > 3
     singles = [file for file in files if file.endswith("/report.html")]
     assert len(set(singles)) == (2 if name == "comparison" else 0)
+  assert pages["single"].name == "report.html"
+  compared = read(pages["comparison"])
+  assert "/%3Cimg%20src%3Dx%20onerror%3Dalert%282%29%3E/report.html" in compared
 
 
 def test_pictures_are_described_by_what_they_show(pages):
@@ -142,19 +140,6 @@ def test_pictures_are_described_by_what_they_show(pages):
   assert fall in described
   # 2 grey levels of one colour in a quarter of each image.
   assert "class 3, changed by 0.17 grey levels on average" in described
-
-
-def test_names_are_escaped(pages):
-  for path in pages.values():
-    text = read(path)
-    assert "<script" not in text
-    assert "<img src=x" not in text
-    assert "<b>&" not in text
-  single, compared = map(read, pages.values())
-  assert html.escape(report_fixture.SCRIPT_NAME) in single
-  assert "<dt>bad</dt><dd>&lt;b&gt;&amp;</dd>" in single
-  assert "&lt;img src=x" in single
-  assert "/%3Cimg%20src%3Dx%20onerror%3Dalert%282%29%3E/report.html" in compared
 
 
 def test_page_tells_the_numbers(pages):
@@ -171,18 +156,12 @@ def test_page_tells_the_numbers(pages):
   assert "Fine-tune</h2>" in text
 
 
-def test_comparison_says_who_is_ahead(pages):
-  text = read(pages["comparison"])
-  # Averages 0.79 and 0.83 with the same spread: paired difference 0.04 ± 0.
-  assert "mnemonics has the highest average accuracy, 83.0\u00a0%" in text
-  assert "4.0 ± 0.0 points above herding, seed by seed" in text
-  assert "+4.00 ± 0.00" in text
-
-
 def test_comparisons_do_not_repeat_the_pages_of_runs(pages):
   single, compared = map(read, pages.values())
   assert "Memory</h2>" in single and 'class="pixels"' in single
   assert "Memory</h2>" not in compared and 'class="pixels"' not in compared
+  # Averages 0.79 and 0.83 with the same spread: paired difference 0.04 ± 0.
+  assert "4.0 ± 0.0 points above herding, seed by seed" in compared
 
 
 def test_pages_of_a_hundred_classes_stay_light(tmp_path, no_figures):
@@ -308,7 +287,7 @@ def test_hostile_names_are_shown_and_not_run(tmp_path, no_figures):
 
 def test_every_text_of_a_page_is_text():
   """A value that means something in HTML, in every field there is."""
-  pixels = render.Pixels(np.zeros((1, 1, 3), np.uint8), EVIL, 1)
+  pixels = render.Pixels(np.zeros((1, 1, 3), np.uint8), EVIL, 1, EVIL, EVIL)
   table = Table([EVIL, EVIL], [[EVIL, EVIL]], [[EVIL] * 2], [(EVIL, 2)])
   strip = render.Sheet([EVIL], [(EVIL, [pixels])], EVIL, Path(EVIL))
   section = Section(
@@ -317,7 +296,7 @@ def test_every_text_of_a_page_is_text():
     text=[EVIL],
     tables=[table],
     links={EVIL: Path(EVIL)},
-    tiles=[render.Tile(pixels, EVIL, EVIL)],
+    tiles=[pixels],
     sheets=[strip],
     runs=[render.Link(Path(EVIL), EVIL, EVIL)],
     facts=[(EVIL, {EVIL: EVIL}), ("", {EVIL: {EVIL: [EVIL]}})],
@@ -327,7 +306,7 @@ def test_every_text_of_a_page_is_text():
   whole = Page(
     *(EVIL, EVIL),
     opening=[Paragraph(EVIL, "lead"), Paragraph(EVIL, "advice")],
-    cards=[render.Card(EVIL, EVIL, EVIL)],
+    cards=[(EVIL, EVIL, EVIL)],
     caveat=EVIL,
     sections=[section, dataclasses.replace(section, kind="group")],
     menu=True,
