@@ -13,15 +13,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from mnemonics_jax.data.cache import cached
-from mnemonics_jax.data.dataset import (
-  MEAN,
-  STD,
-  DataError,
-  Dataset,
-  check_image_size,
-  printable,
-  verify,
-)
+from mnemonics_jax.data.dataset import DataError, Dataset, printable, verify
 from mnemonics_jax.data.images import Images, Stored
 from mnemonics_jax.data.reading import ImageFiles, examine, read_images
 from mnemonics_jax.data.share import Share
@@ -78,7 +70,7 @@ class Listing(NamedTuple):
     files: all images.
     labels: index into `classes` of each file.
     is_test: which files are in `val/`; None if there is no such directory.
-    notes: sentences for the user about files that were left out or listed twice.
+    notes: what a person should know about what was not listed, or twice.
   """
 
   root: Path
@@ -150,7 +142,7 @@ def scan(root: Path, least: int = 2) -> Listing:
 
 
 def _unread(skipped):
-  """Notes the files that were left out for their suffix."""
+  """What was left out for its suffix."""
   if skipped:
     kinds = [
       f"{n} {printable(s) or 'without'}" for s, n in skipped.most_common()
@@ -163,7 +155,7 @@ def _unread(skipped):
 
 
 def _twice(train, validation):
-  """Notes a validation directory that is the training directory."""
+  """A split that would be tested on what it was trained on."""
   for path in validation:
     if path.samefile(train):
       yield (
@@ -177,7 +169,7 @@ _MANY = 2000
 
 
 def odd(classes: list[str]) -> tuple[str, ...]:
-  """Notes names of directories that are probably not classes."""
+  """What makes one doubt that directories of these names are classes."""
   notes = []
   if splits := [name for name in classes if name.lower() in _SPLITS]:
     notes.append(
@@ -196,7 +188,7 @@ def odd(classes: list[str]) -> tuple[str, ...]:
 def _classes(
   directory: Path, skipped: Counter[str], files: Paths
 ) -> dict[str, int]:
-  """Adds the images to `files`; returns how many each class has."""
+  """How many images each class has; they are added to `files`."""
   classes = {}
   for path in sorted(directory.iterdir()):
     if path.name.startswith(".") or not path.is_dir():
@@ -240,6 +232,10 @@ def image_files(directory: Path, skipped: Counter[str]) -> Iterator[Path]:
         skipped[Path(name).suffix.lower()] += 1
 
 
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
+_MIN_SIZE, _MAX_SIZE = 8, 1024
+
+
 def load(
   data_dir: str | os.PathLike | None,
   *,
@@ -261,20 +257,24 @@ def load(
     val_fraction: part of each class that is held out if there is no `val/`.
     strict: whether an unreadable image is an error, or skipped with a note.
     seed: decides which images are held out.
-    least_classes: how many there must be; one is enough to extend a run.
-    stream: `never` decodes all images now, `always` each one when it is needed,
-      `auto` now if they fit into memory.
-    cache_dir: keeps decoded arrays.
-    report: is called with the progress of decoding.
-    share: the images that this process decodes.
+    least_classes: how many there must be; one is enough to go on with.
+    stream: `never` decodes all images now, `always` each whenever it is needed,
+      `auto` now if memory has room for them.
+    cache_dir: where decoded arrays are kept.
+    report: hears how far decoding has come.
+    share: which images this process decodes.
   """
   _check_options(data_dir, image_size, val_fraction)
   root = Path(os.path.expanduser(data_dir or ""))
   listing = scan(root, least_classes)
-  share.check_equal(
-    (os.fsencode(file.relative_to(root)) for file in listing.files),
-    f"`data_dir={root}` has other files",
-  )
+  if not share.all_equal(
+    os.fsencode(f.relative_to(root)) for f in listing.files
+  ):
+    raise DataError(
+      "data_dir",
+      f"`data_dir={root}` has other files on another machine",
+      "all must see the same",
+    )
 
   shape = image_size, image_size, 3
   read: dict[str, Any] = dict(report=report, share=share)
@@ -304,14 +304,14 @@ def load(
     dataset = build(images, found.problems)
     notes = (*dataset.notes, *found.notes)
     dataset = dataclasses.replace(dataset, notes=notes)
-  # Not part of the cache entry: these are about files that were not read.
+  # Not of what is kept: it is of files that were not read.
   notes = (*listing.notes, *dataset.notes)
   return dataclasses.replace(dataset, notes=notes)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Looked:
-  """Checksums of images that were decoded once and not kept.
+  """What is known of images that were decoded once, and not kept.
 
   Attributes:
     checksums: CRC-32 of each image.
@@ -345,7 +345,12 @@ def _check_options(data_dir, image_size, val_fraction):
     raise DataError(
       "data_dir", "`data_dir` is missing", f"name a directory with {LAYOUT}"
     )
-  check_image_size(image_size)
+  if not _MIN_SIZE <= image_size <= _MAX_SIZE:
+    raise DataError(
+      "image_size",
+      f"`image_size={image_size}` cannot be used",
+      f"choose {_MIN_SIZE} to {_MAX_SIZE} pixels",
+    )
   if not 0 < val_fraction < 1:
     raise DataError(
       "val_fraction",
@@ -355,7 +360,7 @@ def _check_options(data_dir, image_size, val_fraction):
 
 
 def _build(root, listing, images, problems, val_fraction, seed, strict):
-  """Makes a data set of the images that could be read."""
+  """The data set of the images that could be read."""
   notes = tuple(
     f"unreadable {printable(path.relative_to(root))}: {problem}"
     for path, problem in zip(listing.files, problems, strict=True)
@@ -392,8 +397,8 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
     test_images=images[test],
     test_labels=listing.labels[test],
     class_names=tuple(map(printable, listing.classes)),
-    mean=MEAN,
-    std=STD,
+    mean=_MEAN,
+    std=_STD,
     notes=(*odd(listing.classes), *notes),
     departures=(
       "images cut to squares beforehand (paper: random parts of whole ones)",
@@ -402,7 +407,7 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
 
 
 def _fits(root: Path, count: int, size: int, stream: str) -> bool:
-  """Whether to keep all images in memory."""
+  """Whether all images are to be in memory."""
   if stream == "always":
     return False
   if not hasattr(os, "sysconf"):  # Windows.
@@ -447,7 +452,7 @@ def _hold_out(
   return is_test
 
 
-# Characters with a meaning in some file system, shell or URL.
+# What some file system, shell or address does not like in a name.
 _ODD = frozenset('/\\:*?"<>|%~')
 # Windows has devices of these names, whatever the suffix.
 _PORTS = [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
@@ -456,7 +461,7 @@ _LONGEST = 100  # Bytes; file systems allow 255, some of them after encoding.
 
 
 def folder_names(names: Iterable[Any]) -> list[str]:
-  """Names a folder for each class: by its name where that is safe, else escaped.
+  """A folder for each class: its name where that is safe, else its like.
 
   Folders differ even where case does not count.
 
@@ -464,7 +469,7 @@ def folder_names(names: Iterable[Any]) -> list[str]:
   ['cat', 'Cat~2', '%2E.%2Fdog', '3', '_', '%2Egit', 'a%2Fb']
 
   Args:
-    names: of all classes; other values are written as text.
+    names: of all classes; what is no text is written as one.
   """
   folders, taken = [], set()
   for name in names:
@@ -479,7 +484,7 @@ def folder_names(names: Iterable[Any]) -> list[str]:
 
 
 def _safe(name):
-  """Makes one path component that cannot lead elsewhere."""
+  """One path component that stays where it is put."""
   last = len(name) - 1
   safe = "".join(
     _escaped(char)

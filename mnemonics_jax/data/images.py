@@ -1,12 +1,14 @@
-"""Images in memory and images on disk, used in one way.
+"""Images in memory, or read when they are asked for: one way to use both.
 
-Images are an array, or `Stored`: rows of a `Store`, which reads them from disk.
-Indexing `Stored` reads nothing; `read`, `training_view` and `np.asarray` do.
+An array is the plain case: every function here is ordinary indexing then. The
+other is `Stored`: rows of a `Store`, which reads them from disk. Taking rows of
+it reads nothing; `read`, `training_view` and `np.asarray` do.
 
-Tests, herding and exemplars see the evaluation view of an image. Training sees the
-training view. It may differ from epoch to epoch (`varies`): a random part of a large
-photograph, mirrored or not. It depends on the seed, the epoch and the row alone, not
-on how rows are grouped into reads or on the number of workers.
+A store may have more to show than one array of pixels. Its evaluation view is
+what tests, herding and exemplars see. Its training view may differ from epoch to
+epoch (`varies`): a random part of a large photograph, mirrored or not. It depends
+on the seed, the epoch and the row alone, so that neither the grouping of rows
+into reads nor the number of workers can change it.
 """
 
 from collections.abc import Sequence
@@ -24,12 +26,12 @@ Rows = Int[np.ndarray, " n"]
 
 
 class Draws(NamedTuple):
-  """A generator of random numbers for each of some images, in one epoch.
+  """The random numbers of some images, in one epoch: a generator for each.
 
   Attributes:
-    seed: seed of the training.
+    seed: of the training.
     epoch: number of the epoch.
-    rows: a number for each image, such as its row in the training data.
+    rows: where the images are in what is trained on, or other numbers of theirs.
   """
 
   seed: int
@@ -37,7 +39,7 @@ class Draws(NamedTuple):
   rows: Rows
 
   def generator(self, index: int) -> np.random.Generator:
-    """The generator of the image `rows[index]`."""
+    """That of the image `rows[index]`."""
     # A generator counts upwards in the lowest word, so that the row stands in
     # the next: otherwise row 8 would begin with the second draws of row 7.
     counter = [0, int(self.rows[index]), 0, 0]
@@ -69,17 +71,17 @@ class Store(Protocol):
     ...
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
-    """Evaluation views in the order of `rows`, or training views with `draws`."""
+    """Images in the order of `rows`: as tests see them, or as drawn."""
     ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stored:
-  """Some rows of a store, with the interface of an array of images.
+  """Some rows of a store; looks like an array of images, holds none.
 
   Attributes:
-    store: reads them.
-    rows: their rows in the store.
+    store: where they are read.
+    rows: which of its images these are.
   """
 
   store: Store
@@ -87,14 +89,17 @@ class Stored:
 
   @property
   def shape(self) -> tuple[int, int, int, int]:
+    """As an array's."""
     return len(self.rows), *self.store.image_shape
 
   @property
   def dtype(self) -> np.dtype:
+    """As an array's."""
     return np.dtype(np.uint8)
 
   @property
   def ndim(self) -> int:
+    """As an array's."""
     return 4
 
   def __len__(self) -> int:
@@ -111,25 +116,25 @@ class Stored:
 
 
 Images: TypeAlias = np.ndarray | Stored
-"""Images of a data set or a phase: pixels, or rows of a store."""
+"""What a phase and a data set may have: pixels, or rows of a store."""
 
 
 def read(images: Images, rows) -> Pixels:
-  """Evaluation views of some rows."""
+  """Pixels of some rows, as tests, herding and exemplars see them."""
   return np.asarray(images[rows])
 
 
 def training_view(
   images: Images, rows, seed: int, epoch: int, numbers=None
 ) -> Pixels:
-  """Training views of some rows in an epoch.
+  """Pixels of some rows, as an epoch of training sees them.
 
   Args:
-    images: all training images.
-    rows: rows of `images`.
-    seed: seed of the training, at least 0.
+    images: all that is trained on.
+    rows: numbers of rows of `images`.
+    seed: of the training, at least 0.
     epoch: number of the epoch.
-    numbers: the `rows` of `Draws`; by default those of the images.
+    numbers: of the draws, which decide what is seen of a row; None are the rows'.
   """
   if isinstance(images, np.ndarray):
     return images[rows]
@@ -140,19 +145,17 @@ def training_view(
 
 
 def varies(images: Images) -> bool:
-  """Whether training views are random, and need no augmentation."""
+  """Whether training views are random already, and need no augmentation."""
   return not isinstance(images, np.ndarray) and images.store.varies
 
 
 def checksum(images: Images, start: int = 0) -> int:
-  """A checksum of the images; stored images are not read for it.
-
-  A store that knows the checksums of its pixels returns the checksum of the same
-  images in memory.
+  """A number that changes with the images; stored ones are not read for it.
 
   Args:
-    images: pixels, or rows of a store.
-    start: checksum of the data before them.
+    images: pixels, or where to read them. A store that knows the checksums of
+      its pixels gives the number of the same images in memory.
+    start: that of what comes before them.
   """
   if isinstance(images, np.ndarray):
     return zlib.crc32(np.ascontiguousarray(images).data, start)
@@ -162,12 +165,12 @@ def checksum(images: Images, start: int = 0) -> int:
 def join_checksums(
   checksums: UInt32[np.ndarray, " n"], length: int, start: int = 0
 ) -> int:
-  """CRC-32 of many parts, one after the other, from the CRC-32 of each.
+  """CRC-32 of many parts, one after the other, from that of each.
 
   Args:
     checksums: CRC-32 of each part.
     length: bytes of each part; all are equally long.
-    start: CRC-32 of the data before them.
+    start: CRC-32 of what comes before them.
   """
   # Bytes after a checksum change it by a linear map, whatever they are.
   zeros = bytes(length)
@@ -185,9 +188,10 @@ def join_checksums(
 
 
 def concatenate(parts: Sequence[Images]) -> Images:
-  """All rows of all parts: an array if all parts are arrays, else stored images.
+  """All rows of all parts; arrays if all parts are, otherwise not yet read.
 
-  If the training views of one part vary, those of pixels in memory vary, too.
+  Training views of pixels in memory vary as soon as those of another part do:
+  they are then parts of what is there.
   """
   parts = [part for part in parts if len(part)] or parts[:1]
   if len(parts) == 1:
@@ -225,7 +229,7 @@ class Resident:
     return height, width, channels
 
   def checksum(self, rows: Rows, start: int = 0) -> int:
-    """Checksum of the pixels."""
+    """That of the pixels."""
     return checksum(self.images[rows], start)
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:

@@ -1,7 +1,8 @@
-"""Reads and writes the record files of TensorFlow Datasets, without TensorFlow.
+"""Files of records: what TensorFlow Datasets stores, without TensorFlow.
 
-Records are parsed here, not by a TFDS builder: `features.json` names Python classes
-to import, and a data directory must not decide what is imported.
+The records are read as bytes and parsed here rather than through a TFDS
+builder: `features.json` names Python classes to import, and a data directory
+should not decide what is imported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ def _version(directory: Path) -> tuple[int, ...]:
 
 
 def shards(directory: Path, name: str, split: str) -> list[Path]:
-  """All files of a split, in order."""
+  """The files of a split of a data set, all of them, in order."""
   for file_format in _READABLE:
     if found := sorted(directory.glob(f"{name}-{split}.{file_format}-*")):
       count = found[0].name.rpartition("-of-")[2]
@@ -68,7 +69,7 @@ def shards(directory: Path, name: str, split: str) -> list[Path]:
 
 
 def read(path: Path) -> Iterator[bytes]:
-  """Yields the records of a file; holds a few of them in memory."""
+  """The records of a file, in its order, some at a time in memory."""
   if ".tfrecord" in path.name:
     yield from _tfrecords(path)
     return
@@ -145,8 +146,9 @@ def _framed(file, path):
     yield record, *struct.unpack("<I", checksum)
 
 
-# CRC-32C, the checksum in tfrecord files. Byte by byte, Python would take minutes for
-# CIFAR-100. CRCs are linear, so those of blocks are computed side by side and joined.
+# CRC-32C, which guards the records of tfrecord files. Byte by byte Python would take
+# minutes for CIFAR-100. But CRCs are linear: those of blocks are computed side by
+# side and joined afterwards.
 
 _POLYNOMIAL = np.uint32(0x82F63B78)  # Castagnoli's, reversed.
 _BLOCK = 512

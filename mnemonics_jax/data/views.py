@@ -1,8 +1,8 @@
-"""The training view and the evaluation view of a photograph.
+"""The two views of a photograph that ImageNet is learned and tested with.
 
-Training sees a random part, resized, mirrored with probability 1/2. Tests, herding
-and exemplars see the middle. Both are those of torchvision, which the papers use,
-with Pillow's bilinear filter.
+Training sees a random part of it, resized, mirrored every other time; tests,
+herding and exemplars see its middle. Both as torchvision makes them, which the
+papers use, with Pillow's bilinear filter.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,14 @@ _TRIES = 10
 
 
 class Box(NamedTuple):
-  """A part of an image, in pixels."""
+  """A part of an image, in its pixels.
+
+  Attributes:
+    left: first column.
+    top: first row.
+    width: number of columns.
+    height: number of rows.
+  """
 
   left: int
   top: int
@@ -112,7 +119,13 @@ _SPARE = 2
 
 
 class _File(NamedTuple):
-  """An image whose header has been read; `decode` may shrink it by a factor."""
+  """A file whose header has been read.
+
+  Attributes:
+    width: of the image.
+    height: of the image.
+    decode: gives it, smaller by a factor if that can be had.
+  """
 
   width: int
   height: int
@@ -158,7 +171,7 @@ def evaluation_view(
 
 
 def _factor(length: int, wanted: int) -> int:
-  """The factor by which `length` pixels may shrink when `wanted` are needed."""
+  """How much smaller an image may be decoded of which `length` is needed."""
   enough = (f for f in _FACTORS if length // f >= _SPARE * wanted)
   return next(enough, 1)
 
@@ -186,7 +199,7 @@ def _open(encoded: bytes, decoder: str) -> _File:
 
 
 def _open_simplejpeg(encoded: bytes) -> _File | None:
-  """None if simplejpeg cannot decode the file (CMYK, PNG)."""
+  """None for what it cannot decode: CMYK, PNG."""
   import simplejpeg  # pyright: ignore[reportMissingImports]
 
   try:

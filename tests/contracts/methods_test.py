@@ -141,6 +141,21 @@ def test_it_learns(name):
 
 
 @every_method
+def test_each_phase_is_measured_and_remembered(name):
+  """Six test images of every class, each counted once; three exemplars."""
+  for seen, result in zip((2, 4, 6), ran(name).results, strict=True):
+    assert result.classes_seen == seen
+    for by_readout in result.confusion.values():
+      assert by_readout.keys() == registry.READOUTS.keys()
+      for counts in by_readout.values():
+        assert counts.shape == (seen, seen)
+        assert counts.sum(1).tolist() == [6] * seen
+  last = ran(name).states[-1]
+  assert (last.phase, last.classes_seen) == (3, 6)
+  assert last.memory.counts.tolist() == [3] * 6
+
+
+@every_method
 def test_the_images_of_old_classes_are_not_read(name):
   """But by the upper bound."""
   if name == "joint":

@@ -8,37 +8,50 @@ import pytest
 from mnemonics_jax import memory
 from mnemonics_jax.errors import UserError
 
+KINDS = {
+  "per_class": memory.PerClass,
+  "total": memory.Total,
+  "per_class_bytes": memory.PerClassBytes,
+  "total_bytes": memory.TotalBytes,
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
 
 @given(st.integers(1, 5000), st.integers(1, 300))
 def test_a_total_budget_is_never_exceeded(budget, classes):
-  allowance = memory.Total(budget).allowance(classes)
-  assert allowance * classes <= budget
-  assert (allowance + 1) * classes > budget
+  images = memory.Total(budget).allowance(classes)
+  assert images * classes <= budget < (images + 1) * classes
+  policy = memory.TotalBytes(budget, images=1)
+  each = policy.bytes_allowance(classes, shared=20)
+  assert classes * each <= max(budget - 20, 0) < classes * (each + 1)
+  assert policy.bytes_allowance(classes) == budget // classes
 
 
-def test_memory_policies_are_read_from_text():
-  assert memory.parse("per_class:20") == memory.PerClass(20)
-  assert memory.parse("total:2000") == memory.Total(2000)
-  assert str(memory.parse("total:7")) == "total:7"
+@every_kind
+def test_budgets_are_read_from_text(kind):
+  policy = KINDS[kind](20)
+  assert memory.parse(f"{kind}:20") == policy and str(policy) == f"{kind}:20"
+  assert memory.parse(policy) is policy and hash(policy) == hash(
+    KINDS[kind](20)
+  )
+  for budget in ("", "x", "1.5", "0", "-3"):
+    with pytest.raises(UserError, match=f"`memory={kind}:{budget}`"):
+      memory.parse(f"{kind}:{budget}")
 
 
-@pytest.mark.parametrize(
-  "text", ["", "20", "per_class", "per_class:", "total:x", "total:1.5",
-           "per_class:0", "per_class:-3", "total:-1", "all:3", "bytes:5",
-           "per_class_bytes:0", "total_bytes:", "total_bytes:1.5"],
-)  # fmt: skip
-def test_broken_memory_policies_are_refused(text):
-  with pytest.raises(UserError, match="`memory="):
+@pytest.mark.parametrize("text", ["", "20", "per_class", "all:3", "bytes:5"])
+def test_other_texts_are_refused(text):
+  with pytest.raises(UserError, match=r"not a memory policy.*total_bytes:N"):
     memory.parse(text)
 
 
-@pytest.mark.parametrize("kind", memory.MemoryPolicy.__args__)
+@every_kind
 @pytest.mark.parametrize("budget", [0, -1, 2.5, "3"])
 def test_budgets_are_whole(unchecked, kind, budget):
   with pytest.raises(
-    UserError, match=f"`memory=.*:{budget}`.*whole"
+    UserError, match=f"use {kind}:1 or a larger whole"
   ) as refused:
-    kind(budget)
+    KINDS[kind](budget)
   assert refused.value.field == "memory"
 
 
@@ -69,12 +82,6 @@ class Fixed(memory.Jpeg):
   def encode(self, images):
     sizes = images[:, 0, 0, 0].astype(np.int64)
     return memory.Codes(np.zeros(sizes.sum(), np.uint8), sizes)
-
-
-def test_budgets_of_bytes_are_read_from_text():
-  assert memory.parse("per_class_bytes:61440") == memory.PerClassBytes(61440)
-  assert memory.parse("total_bytes:7") == memory.TotalBytes(7)
-  assert str(memory.TotalBytes(7, images=3)) == "total_bytes:7"
 
 
 def test_bytes_are_as_many_images_as_fit_and_half_as_many_more():

@@ -42,6 +42,9 @@ _SKIPPED = (
 # Rooms whose tests are not in a directory of their name.
 _TESTS = {
   "identity": ("identity_test.py", "museum_test.py"),
+  "memory": ("memory", "contracts/codecs_test.py"),
+  "methods": ("methods", "contracts/methods_test.py"),
+  "nn": ("nn", "contracts/networks_test.py"),
   "lazy": ("public_names_test.py",),
   "settings": ("contracts/settings_test.py", "experiments"),
 }

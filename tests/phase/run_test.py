@@ -1,4 +1,4 @@
-"""Whole phases on a tiny data set, for every method."""
+"""Whole phases on a tiny data set."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import compilations, journals, tiny
 
-from mnemonics_jax import memory, methods, phase, protocol
+from mnemonics_jax import memory, methods, phase
 from mnemonics_jax.phase import evaluate, exemplars, run
 from mnemonics_jax.phase.evaluate import extract
 
@@ -21,57 +21,8 @@ def _run(config, stream, seed=0, forget=lambda i: None):
   return state, results
 
 
-class _Spy:
-  """Images that note which of them are asked for."""
-
-  def __init__(self, images):
-    self._images = images
-    self.asked = []
-
-  def __getitem__(self, rows):
-    self.asked.append(rows)
-    return self._images[rows]
-
-
 def _slow(*values):
   return pytest.param(*values, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize(
-  "name",
-  [
-    # Golden numbers hold what those two learn.
-    _slow(name) if name in ("e2e", "icarl_bce") else name
-    for name in sorted(methods.METHODS)
-  ],
-)
-def test_every_method_learns_all_phases(name):
-  method = methods.METHODS[name]()
-  data = tiny.dataset()
-  config, stream = tiny.setup(method, data=data, finetune="head")
-  spy = _Spy(data.train_images)
-  object.__setattr__(data, "train_images", spy)
-  state, results = _run(config, stream)
-  # The classes of a phase are asked for in it, once and never again.
-  asked = [set(data.train_labels[rows].tolist()) for rows in spy.asked]
-  if method.joint:
-    assert asked == [{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}]
-  else:
-    assert asked == [{0, 1, 2}, {3}, {4, 5}]
-  assert [r.classes_seen for r in results] == [3, 4, 6]
-  assert state.phase == 3 and state.classes_seen == 6
-  for result in results:
-    for moment in ("trained", "final"):
-      for readout in ("head", "nme"):
-        counts = result.confusion[moment][readout]
-        assert counts.shape == (result.classes_seen,) * 2
-        # Six test images of every class, each counted once.
-        assert counts.sum(1).tolist() == [6] * result.classes_seen
-  assert state.memory.counts.tolist() == [3] * 6
-  # Chance is 1/6. Few steps leave the head behind, the features are there.
-  assert protocol.accuracy(results[-1].confusion["final"]["nme"]) > 0.7
-  if method.joint:
-    assert protocol.accuracy(results[-1].confusion["final"]["head"]) > 0.5
 
 
 @pytest.mark.parametrize(
@@ -115,13 +66,6 @@ def test_the_memory_holds_what_was_learned_and_adjusted():
     assert (before != after).any(), name
     np.testing.assert_array_equal(images[mine], after)
     np.testing.assert_array_equal(labels[mine], of)
-
-
-def test_only_the_joint_upper_bound_sees_old_data():
-  for method in (methods.LUCIR(), methods.Joint()):
-    _, stream = tiny.setup(method)
-    labels = set(stream[2].labels.tolist())
-    assert labels == (set(range(6)) if method.joint else {4, 5})
 
 
 def test_same_seed_same_numbers_other_seed_other_numbers():

@@ -1,4 +1,4 @@
-"""What tests share. Annotations are checked by `check` while they run."""
+"""How annotations are checked while tests run."""
 
 from beartype import BeartypeConf, beartype
 
