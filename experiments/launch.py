@@ -151,18 +151,16 @@ def programs_kept() -> Iterator[None]:
 
 def _programs(chosen: str | None) -> Path | None:
   """The directory of compiled programs, if only this user can write there."""
-  path = Path(chosen or files.user_cache() / "xla")
   try:
-    files.make_private(path)
-    problem = files.not_private(path)
-  except OSError:
-    return None
-  if problem is not None:
+    path = files.private(Path(chosen or files.user_cache() / "xla"))
+  except files.NotPrivateError as problem:
     print(
       f"Note: {problem}, so compiled programs are neither taken from there nor"
       " kept; remove it, and one of your own is made.",
       file=sys.stderr,
     )
+    return None
+  except OSError:
     return None
   return path if os.access(path, os.W_OK | os.X_OK) else None
 

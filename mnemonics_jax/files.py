@@ -106,8 +106,8 @@ def make_private(path: Path) -> None:
   """Makes a directory, and those above it, for this user alone.
 
   >>> make_private(Path("mine"))
-  >>> oct(Path("mine").stat().st_mode)[-3:], not_private(Path("mine"))
-  ('700', None)
+  >>> oct(Path("mine").stat().st_mode)[-3:]
+  '700'
   """
   if not path.is_dir():
     make_private(path.parent)
@@ -115,22 +115,41 @@ def make_private(path: Path) -> None:
       path.mkdir(mode=0o700)
 
 
-def not_private(path: Path) -> str | None:
-  """Why code in a directory may be somebody else's; None if it cannot.
+class NotPrivateError(OSError):
+  """A directory in which other users could put files."""
+
+
+def private(path: Path) -> Path:
+  """Makes a directory that only this user can change; returns its real path.
+
+  Use it for code: whoever can write to a directory, or rename one above it, decides
+  what runs from there. Go on with the real path: a link may lead elsewhere later.
 
   >>> Path("common").mkdir()
   >>> Path("common").chmod(0o777)
-  >>> not_private(Path("common"))
-  'others may write to common'
+  >>> private(Path("common"))
+  Traceback (most recent call last):
+  mnemonics_jax.files.NotPrivateError: others may write to ...common
+
+  Raises:
+    NotPrivateError: says which directory is not safe, and why.
   """
+  path = path.resolve()
+  make_private(path)
   if os.name != "posix":
-    return None
-  ours = user_cache()
-  # Whoever writes there could replace what is below.
-  for folder in (path, ours) if path.is_relative_to(ours) else (path,):
-    status = folder.stat()
-    if status.st_uid != os.geteuid():
-      return f"{folder} belongs to another user"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-      return f"others may write to {folder}"
-  return None
+    return path
+  # The owner of the root directory can change everything. In a container that is
+  # not always user 0.
+  above = {os.geteuid(), 0, os.stat("/").st_uid}
+  for folder in (path, *path.parents):
+    status = folder.lstat()
+    writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    # Where this bit is set, as in /tmp, nobody can rename what others own.
+    sticky = folder != path and status.st_mode & stat.S_ISVTX
+    if status.st_uid not in (above if folder != path else {os.geteuid()}):
+      raise NotPrivateError(f"{folder} belongs to another user")
+    if writable and not sticky:
+      raise NotPrivateError(f"others may write to {folder}")
+    if not stat.S_ISDIR(status.st_mode):
+      raise NotPrivateError(f"{folder} has become a link")
+  return path

@@ -1,6 +1,8 @@
 """Files are replaced as a whole or not at all; locks; where caches are."""
 
+import os
 from pathlib import Path
+import stat
 import subprocess
 import sys
 
@@ -65,3 +67,58 @@ def test_a_lock_keeps_others_out_and_ends_with_its_process(tmp_path):
   with files.locked(path) as file:
     file.seek(0)
     assert file.read() == "held by me"
+
+
+def test_a_private_directory_is_where_its_links_lead(tmp_path):
+  """A link may be turned later; the path that was checked stays."""
+  (tmp_path / "mine").mkdir()
+  (tmp_path / "link").symlink_to(tmp_path / "mine")
+  found = files.private(tmp_path / "link/native")
+  assert found == (tmp_path / "mine/native").resolve()
+  assert found.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("below", ["", "a", "a/b"])
+def test_a_directory_below_one_of_others_is_not_private(tmp_path, below):
+  """Who may write above can put another directory in its place."""
+  common = tmp_path / "common"
+  (common / below).mkdir(parents=True)
+  for mode, problem in (
+    (0o777, "others may write"), (0o770, "others may write"),
+    (0o1777, None if below else "others may write"), (0o755, None),
+  ):  # fmt: skip
+    common.chmod(mode)
+    if problem:
+      with pytest.raises(files.NotPrivateError, match=f"{problem} to .*common"):
+        files.private(common / below)
+    else:
+      assert files.private(common / below) == (common / below).resolve()
+
+
+def test_owners_count_up_to_the_root(tmp_path, monkeypatch):
+  """The users who own the directory and those above it could change it."""
+  path = files.private(tmp_path / "mine/native")
+  lstat = Path.lstat
+
+  def owned(folder, by):
+    def changed(self):
+      status = list(lstat(self))
+      if self == folder:
+        status[stat.ST_UID] = by
+      return os.stat_result(status)
+
+    return changed
+
+  root = os.stat("/").st_uid
+  for folder, by, private in (
+    (path.parent, root, True), (path.parent, 12345, False),
+    (tmp_path.parent, 12345, False), (path, 12345, False),
+  ):  # fmt: skip
+    monkeypatch.setattr(Path, "lstat", owned(folder, by))
+    if private:
+      assert files.private(path) == path
+    else:
+      with pytest.raises(
+        files.NotPrivateError, match=f"{folder} belongs to an"
+      ):
+        files.private(path)

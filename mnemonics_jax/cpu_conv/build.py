@@ -51,11 +51,13 @@ def library(directory: Path) -> tuple[Path, float]:
   key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
   began = time.monotonic()
   try:
-    _make_private(directory)
+    directory = files.private(directory)
     found = _find(directory, key)
     if found is not None:
       return found, 0.0
     path = _build(directory, key, [compiler, *FLAGS, native])
+  except files.NotPrivateError as error:
+    raise BuildError(f"{error}, so it is not safe") from error
   except OSError as error:
     raise BuildError(f"{directory} cannot be used ({error})") from error
   return path, time.monotonic() - began
@@ -94,12 +96,6 @@ def _probe(compiler):
     except BuildError as error:
       problem = error
   raise problem
-
-
-def _make_private(directory):
-  files.make_private(directory)
-  if problem := files.not_private(directory):
-    raise BuildError(f"{problem}, so it is not safe")
 
 
 def _find(directory, key):
