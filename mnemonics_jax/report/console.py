@@ -48,17 +48,19 @@ class Console:
     self._opening = opening
     self._stream = stream
     self._run: RunBegins | None = None
-    self._seed: _Seed | None = None
+    self._seed: str | None = None  # What to call it, for example "seed 0".
+    self._stage: tuple[int, str] | None = None  # The one that is running.
     self._estimate = Estimate(self._say)
     self._remaining: Remaining | None = None
-    self._phase_began = time.monotonic()
+    self._phase_began = self._epoch_began = time.monotonic()
     self._trained = False  # In this phase.
+    self._display, self._bars, self._drawn = None, [], 0.0
 
   def __enter__(self) -> "Console":
     return self
 
   def __exit__(self, *_: object) -> None:
-    self._end_seed()
+    self._end_display()
 
   def __call__(self, event: Event) -> None:
     match event:
@@ -69,27 +71,24 @@ class Console:
         if self._opening:
           self._say(self._opening)
       case SeedBegins(seed):
-        self._begin_seed(f"seed {seed}")
+        self._begin(f"seed {seed}")
       case Note(text):
         self._say(text)
       case StepReport():
         # A model that is read begins to be trained, and gets no further.
         done = event.epoch or event.step
         self._trained |= event.stage == "train" and done > 0
-        (self._seed or self._begin_seed("")).hear(event)
+        self._step(event)
       case PhaseEnds():
         self._say(self._phase_line(event))
     self._estimate(event)
 
   def _phase_line(self, end: PhaseEnds) -> str:
     """What a phase has come to, and how long the others will take."""
-    seed, of = self._seed, ""
-    if self._run:
-      of = f"/{self._run.phases - 1}"
     accuracies = [f"{k} {100 * v:.1f} %" for k, v in end.accuracy.items()]
     parts = [
-      seed.label if seed else "",
-      f"phase {end.phase}{of} ended",
+      self._seed or "",
+      f"phase {self._of(end.phase)} ended",
       f"{end.classes_seen} classes",
       *accuracies,
     ]
@@ -101,12 +100,9 @@ class Console:
     self._phase_began, self._trained = now, False
     return " · ".join(part for part in parts if part)
 
-  def _begin_seed(self, label: str) -> "_Seed":
-    self._end_seed()
-    self._seed = _Seed(
-      self._stream or sys.stdout, label, self._run, self._time_left
-    )
-    return self._seed
+  def _of(self, phase: int) -> str:
+    """A phase and the last one, where that is known: "1/5"."""
+    return f"{phase}/{self._run.phases - 1}" if self._run else f"{phase}"
 
   def _time_left(self, phase: int, share: float) -> str:
     """For all phases of all seeds, when a share of one is done."""
@@ -115,71 +111,42 @@ class Console:
     read = phase == 0 and not self._trained  # Which was faster than work.
     return f"{format_duration(left)} left" if left and not read else ""
 
-  def _end_seed(self) -> None:
-    if self._seed:
-      self._seed.stop()
-    self._seed = None
-
-  def _say(self, text: str) -> None:
-    if self._seed:
-      self._seed.say(text)
-    else:
-      print(text, file=self._stream or sys.stdout, flush=True)
-
-
-class _Seed:
-  """What is shown of one seed.
-
-  Args:
-    stream: where to write.
-    label: what to call it, for example "seed 0".
-    run: what is known of the run.
-    time_left: in words, when a share of a phase is done.
-  """
-
-  def __init__(
-    self,
-    stream: Stream,
-    label: str,
-    run: RunBegins | None,
-    time_left: Callable[[int, float], str],
-  ):
-    self._stream = stream
-    self.label = label
-    self._last = run.phases - 1 if run else None
-    self._drawn = 0.0
-    self._stage = None  # The (phase, stage) that is running.
+  def _begin(self, label: str) -> None:
+    """A seed begins; on a terminal it has a display of its own."""
+    self._end_display()
+    self._seed, self._stage = label, None
     self._epoch_began = time.monotonic()
-    self._time_left = time_left
-    self._display, self._tasks = None, []
+    stream = self._stream or sys.stdout
     if stream.isatty():
-      self._display, self._tasks = _live_display(stream)
+      self._display, self._bars = _live_display(stream)
       self._display.start()
 
-  def stop(self) -> None:
+  def _end_display(self) -> None:
     if self._display:
       self._display.stop()
       self._display = None
 
-  def say(self, text: str) -> None:
+  def _say(self, text: str) -> None:
     """Prints a message above the live display, or as a plain line."""
     if self._display:
       self._display.console.print(text, markup=False, highlight=False)
     else:
-      print(text, file=self._stream, flush=True)
+      print(text, file=self._stream or sys.stdout, flush=True)
 
-  def hear(self, report: StepReport) -> None:
+  def _step(self, report: StepReport) -> None:
+    if self._seed is None:
+      self._begin("")
     now = time.monotonic()
     if self._stage != (report.phase, report.stage):
       self._stage = report.phase, report.stage
       if self._display:  # What the stage before has measured is old news.
-        self._display.update(self._tasks[-1], info="")
+        self._display.update(self._bars[-1], info="")
     if self._display:
       if report.metrics is not None or now - self._drawn >= _REFRESH:
         self._drawn = now
         self._draw(report)
     elif report.metrics is not None:
-      self.say(self._line(report, now - self._epoch_began))
+      self._say(self._line(report, now - self._epoch_began))
     if report.metrics is not None:
       self._epoch_began = now
 
@@ -187,8 +154,8 @@ class _Seed:
     metrics = dict(report.metrics or {})
     seconds = metrics.pop("seconds", seconds)
     parts = [
-      self.label,
-      f"phase {self._phase_count(report)}",
+      self._seed or "",
+      f"phase {self._of(report.phase)}",
       report.stage,
       f"epoch {report.epoch + 1}/{report.epochs}",
       format_metrics(metrics),
@@ -196,45 +163,41 @@ class _Seed:
     ]
     return " · ".join(part for part in parts if part)
 
-  def _phase_count(self, report: StepReport) -> str:
-    of = "" if self._last is None else f"/{self._last}"
-    return f"{report.phase}{of}"
-
   def _draw(self, report: StepReport) -> None:
     assert self._display
-    phase_task, epoch_task, step_task = self._tasks
+    phases, epochs, steps = self._bars
     within = 1.0 if report.metrics is not None else 0.0
     if report.steps and not within:
       within = min(report.step / report.steps, 1.0)
-    epochs = report.epoch + within
-    share = epochs / report.epochs if report.epochs else 0.0
+    done = report.epoch + within
+    share = done / report.epochs if report.epochs else 0.0
     # Later stages are not counted as work: what phases take includes them.
     trained = share if report.stage == "train" else 1.0
     update = self._display.update
     update(
-      phase_task,
-      description=f"{self.label} · phase" if self.label else "phase",
+      phases,
+      description=f"{self._seed} · phase" if self._seed else "phase",
       completed=report.phase,
-      total=None if self._last is None else self._last + 1,
-      count=self._phase_count(report),
+      total=self._run.phases if self._run else None,
+      count=self._of(report.phase),
       info=self._time_left(report.phase, min(trained, 1.0)),
     )
     update(
-      epoch_task,
+      epochs,
       description=f"{report.stage} · epoch",
-      completed=epochs,
+      completed=done,
       total=report.epochs,
       count=f"{min(report.epoch + 1, report.epochs)}/{report.epochs}",
     )
     update(
-      step_task,
+      steps,
       completed=report.step,
       total=report.steps,
       count=f"{report.step}/{report.steps}",
     )
     if report.metrics is not None:
       metrics = {k: v for k, v in report.metrics.items() if k != "seconds"}
-      update(step_task, info=format_metrics(metrics))
+      update(steps, info=format_metrics(metrics))
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:

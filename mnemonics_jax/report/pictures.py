@@ -1,7 +1,6 @@
 """Exemplars as pictures, and matrices of classes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -195,29 +194,30 @@ def resize(images: np.ndarray, side: Sequence[int]) -> np.ndarray:
   return np.asarray(resized, np.uint8).reshape(-1, height, width, 3)
 
 
-class _Place(NamedTuple):
-  """Something on a sheet: words or RGBA pixels, and where they are."""
+def _sheet(
+  size: tuple[int, int],
+  images: Iterable[tuple[int, int, np.ndarray]],
+  words: Iterable[tuple[float, float, str, Mapping[str, Any]]],
+) -> Figure:
+  """A figure of images, pixel by pixel, with words between them.
 
-  x: float
-  y: float
-  what: str | np.ndarray
-  look: Mapping[str, Any] = MappingProxyType({})
-
-
-def _sheet(width: int, height: int, places: Iterable[_Place]) -> Figure:
-  """A figure of images, pixel by pixel, with words between them."""
-  canvas = np.zeros((height, width, 4), np.uint8)
+  Args:
+    size: width and height in pixels.
+    images: RGBA pixels, each after its left and upper end.
+    words: keywords of `Axes.text` after x, y and a text.
+  """
+  width, height = size
+  inches = width / 100, height / 100
   # At 200 dots per inch a pixel becomes 2 by 2: for sheets that stay small.
-  size = width / 100, height / 100
-  figure = Figure(figsize=size, dpi=200 if max(size) < 10 else 100)
+  figure = Figure(figsize=inches, dpi=200 if max(inches) < 10 else 100)
   axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
   axes.set_axis_off()
-  for x, y, what, look in places:
-    if isinstance(what, str):
-      axes.text(x, y, what, color=INK, **look)
-    else:
-      canvas[int(y) :, int(x) :][: len(what), : what.shape[1]] = what
+  canvas = np.zeros((height, width, 4), np.uint8)
+  for x, y, image in images:
+    canvas[y : y + image.shape[0], x : x + image.shape[1]] = image
   axes.imshow(canvas, interpolation="nearest")
+  for x, y, text, look in words:
+    axes.text(x, y, text, color=INK, **look)
   return figure
 
 
@@ -235,17 +235,18 @@ def memory_sheet(run: Run) -> Iterator[Drawing]:
   area = len(sheets) * (height + label) * (width + space)
   columns = int(np.clip(round(np.sqrt(area) / (width + space)), 1, 6))
   rows = -(-len(sheets) // columns)
-  places = []
+  images, words = [], []
   for index, (entry, sheet) in enumerate(zip(classes, sheets, strict=True)):
     column, row = divmod(index, rows)
     x, y = column * (width + space) + space // 2, row * (height + label) + label
     name = f"{shorten(entry.name, width // 9)} (phase {entry.phase})"
-    places += [_Place(x, y, sheet), _Place(x, y - 5, name, {"fontsize": 7})]
+    images.append((x, y, sheet))
+    words.append((x, y - 5, name, {"fontsize": 7}))
   size = columns * (width + space), rows * (height + label) + space
   total = sum(c.count for c in classes)
   yield Drawing(
     "memory",
-    _sheet(*size, places),
+    _sheet(size, images, words),
     ["index", "class", "phase", "images", "shown"],
     [[c.index, c.name, c.phase, c.count, len(c.images)] for c in classes],
     f"{total} exemplars of {len(classes)} classes.",
@@ -280,27 +281,29 @@ def _change_sheet(run: Run, stage: str, change: Change, gain: int) -> Drawing:
   left = round(scale * max(6.2 * max(map(len, names)) + 4, 56))
   top, step = round(14 * scale), height + 3 * _GAP
   large, small = ({"fontsize": size * scale} for size in (7, 6))
-  places = [_Place(0, top - 4, f"phase {change.phase}", large)]
+  images: list[Any] = []
+  words: list[Any] = [(0, top - 4, f"phase {change.phase}", large)]
   for column in range(columns):
     for index, word in enumerate(("before", "after", f"×{gain}")):
       x = left + column * group + index * (width + _GAP) + width / 2
-      places.append(_Place(x, top - 4, word, {"ha": "center", **small}))
+      words.append((x, top - 4, word, {"ha": "center", **small}))
   rows = []
   for row, (label, indices) in enumerate(zip(classes, members, strict=True)):
     y = top + row * step
     look = {"va": "center", **large}
-    places.append(_Place(0, y + height / 2, names[label], look))
+    words.append((0, y + height / 2, names[label], look))
     for column, index in enumerate(indices):
       strip = tile(np.stack([images[index] for images in kinds]))
-      places.append(_Place(left + column * group, y, strip))
+      images.append((left + column * group, y, strip))
       moved = change.moved[index]
       moves = float(moved.mean()), int(moved.max())
       name = run.results["class_names"][label]
       rows.append([int(label), name, column, *moves, gain])
+  size = left + group * columns, top + step * len(classes)
   header = ["class_index", "class", "image", "mean_change", "max_change"]
   return Drawing(
     sheet_name(stage, change.phase),
-    _sheet(left + group * columns, top + step * len(classes), places),
+    _sheet(size, images, words),
     [*header, "amplification"],
     rows,
     extent(change),

@@ -109,41 +109,30 @@ def seed_table(results: Mapping[str, Any]) -> Table:
 
 
 def moment_mean(
-  results: Mapping[str, Any],
-  phase: int,
-  moment: str,
-  readout: str,
-  classes: str,
+  results: Mapping[str, Any], phase: int, *place: str
 ) -> float | None:
-  """Accuracy on "old", "new" or "all" classes, mean over seeds.
+  """An accuracy of a phase, mean over seeds; None if a seed lacks it.
 
   Args:
     results: of a run.
     phase: which phase.
-    moment: "trained" before the fine-tune, "final" after it.
-    readout: which read-out.
-    classes: of earlier phases, of this one, or both.
-
-  Returns:
-    None when it was not measured in every seed.
+    *place: the moment, "trained" before the fine-tune or "final" after it; the
+      read-out; and "old" classes of earlier phases, "new" ones, or "all".
   """
-  values = _moments(results, phase, moment, readout, classes)
+  values = _moments(results, phase, *place)
   return None if values is None else fmean(values)
 
 
 def _moments(
-  results: Mapping[str, Any],
-  phase: int,
-  moment: str,
-  readout: str,
-  classes: str,
+  results: Mapping[str, Any], phase: int, *place: str
 ) -> list[float] | None:
   """As `moment_mean`, seed by seed."""
-  values = [
-    run["phases"][phase].get("moments", {}).get(moment, {}).get(readout, {})
-    for run in results["runs"]
-  ]
-  values = [value.get(classes) for value in values]
+  values = []
+  for run in results["runs"]:
+    found = run["phases"][phase].get("moments", {})
+    for name in place:
+      found = (found or {}).get(name)
+    values.append(found)
   return None if None in values else values
 
 

@@ -122,7 +122,7 @@ def test_the_display_shows_the_time_left_for_all_seeds(clock, monkeypatch):
   with report.Console(stream=Terminal()) as console:
     console(RunBegins(5, (0, 1), (6, 1, 1, 1, 1)))
     console(SeedBegins(0))
-    shown = lambda: console._seed._display.tasks[0].fields["info"]
+    shown = lambda: console._display.tasks[0].fields["info"]
     clock[0] += 5.0  # Programs are compiled.
     console(StepReport(0, "train", 0, 2, 0, 1))
     assert shown() == ""
@@ -175,7 +175,7 @@ def test_nor_does_its_display(clock, monkeypatch):
   with report.Console(stream=Terminal()) as console:
     console(RunBegins(3, (0,), (6.0, 2.0, 2.0)))
     console(StepReport(0, "train", 0, 1, 0, 1))
-    shown = lambda: [t.fields["info"] for t in console._seed._display.tasks]
+    shown = lambda: [t.fields["info"] for t in console._display.tasks]
     clock[0] += 3.0
     console(StepReport(0, "exemplars", 0, 1, 0, 1))
     clock[0] += 3.0
@@ -187,8 +187,8 @@ def test_a_new_stage_does_not_show_the_loss_of_the_last(monkeypatch):
   monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
   with report.Console(stream=Terminal()) as console:
     train(console, epochs=1)
-    step_task = console._seed._tasks[-1]
-    fields = lambda: console._seed._display.tasks[step_task].fields
+    step_task = console._bars[-1]
+    fields = lambda: console._display.tasks[step_task].fields
     assert "loss 0.412" in fields()["info"]
     console(StepReport(1, "exemplars", 0, 2, 0, 1))
     assert fields()["info"] == ""
@@ -200,7 +200,7 @@ def test_the_bar_of_phases_is_full_only_at_the_end(monkeypatch):
     console(RunBegins(2, (0,), (1.0, 1.0)))
     console(SeedBegins(0))
     train(console, epochs=1)  # Of phase 1, the last.
-    bar = console._seed._display.tasks[console._seed._tasks[0]]
+    bar = console._display.tasks[console._bars[0]]
     assert bar.completed < bar.total
 
 
