@@ -29,11 +29,11 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 from absl import flags
 import jaxtyping
 import pytest
-from support import annotations
+import support
 
 # Annotations run: shapes and types of every call are checked.
 jaxtyping.install_import_hook(
-  ["mnemonics_jax", "experiments"], f"{annotations.__name__}.check"
+  ["mnemonics_jax", "experiments"], f"{support.__name__}.check"
 )
 
 # Experiments read absl flags, which nobody parses under pytest.

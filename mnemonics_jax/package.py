@@ -11,6 +11,8 @@ NUMERICS = 2
 
 Runs and base models are found by it. Raise it with every change that moves results by
 more than rounding; `tests/version_test.py` fails until you do.
+
+`tests/golden_numbers.json` has the numbers of each version.
 """
 
 

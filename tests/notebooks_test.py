@@ -9,7 +9,7 @@ import jupytext
 import nbclient
 import nbformat
 import pytest
-from support import native_cache
+from support import compilations
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -82,7 +82,7 @@ def test_jax_is_imported_after_it_was_installed(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_a_notebook_runs(path, tmp_path, monkeypatch):
   """With a smoke setting, where there is nothing but the project."""
-  native_cache.share(tmp_path / ".cache")
+  compilations.share_kernels(tmp_path / ".cache")
   monkeypatch.setenv("MNEMONICS_SMOKE", "1")
   monkeypatch.setenv("PYTHONPATH", str(ROOT))
   monkeypatch.setenv("HOME", str(tmp_path))

@@ -193,6 +193,8 @@ def git(*arguments: str) -> str:
 def compare(name: str, old: Path, new: Path) -> bool:
   """Prints whether two runs are equal, and up to eight differences."""
   before, after = content(old), content(new)
+  # A setting that is new, and was not given, is written as nothing.
+  after = {k: v for k, v in after.items() if v is not None or k in before}
   differ = [
     key
     for key in sorted(before.keys() | after.keys())

@@ -58,9 +58,11 @@ from mnemonics_jax.bilevel.diagnostics import (
 )
 from mnemonics_jax.bilevel.meta_level import (
   BilevelState,
+  Problem,
   evaluate,
   init,
   measure,
+  prepare,
   steps,
 )
 from mnemonics_jax.bilevel.optimize import (
@@ -75,7 +77,6 @@ from mnemonics_jax.bilevel.optimize import (
   run_parts,
   run_steps,
 )
-from mnemonics_jax.bilevel.problem import Problem, prepare
 from mnemonics_jax.nn.pixels import from_uint8, to_uint8
 from mnemonics_jax.types import Batch, Exemplars
 

@@ -17,8 +17,7 @@ import optax
 from mnemonics_jax.bilevel import meta_level
 from mnemonics_jax.bilevel.config import DEFAULT, ApplyFn, BilevelConfig
 from mnemonics_jax.bilevel.data import Data, peek, stack
-from mnemonics_jax.bilevel.meta_level import BilevelState
-from mnemonics_jax.bilevel.problem import Problem, prepare
+from mnemonics_jax.bilevel.meta_level import BilevelState, Problem, prepare
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.parallel.prefetch import Pace
 from mnemonics_jax.types import Exemplars, Variables

@@ -65,12 +65,11 @@ def load(
   Args:
     name: one of `SOURCES`.
     data_dir: where to look; `digits` needs none, `cifar100` has defaults.
-    cache_dir: where decoded arrays are kept; `~/.cache/mnemonics_jax` if None.
-    report: hears how far decoding has come.
-    share: which part of the images this process decodes, if several do it
-      together; each returns all of them.
-    **options: those of the data set, such as `download` of `cifar100`, or
-      `image_size` of `folder`.
+    cache_dir: keeps decoded arrays; `~/.cache/mnemonics_jax` if None.
+    report: is called with the progress of decoding.
+    share: the part of the images that this process decodes. Every process
+      returns all of them.
+    **options: options of the data set, such as `image_size` of `folder`.
 
   Raises:
     DataError: names the setting, the problem and the fix.
@@ -112,7 +111,7 @@ def _check_options(
 
 @contextlib.contextmanager
 def _explaining(data_dir: str | os.PathLike | None) -> Iterator[None]:
-  """Trouble of the system in words for the user."""
+  """Turns errors of the operating system into a sentence with a fix."""
   try:
     yield
   except OSError as error:

@@ -1,10 +1,9 @@
-"""Decoded data sets on disk, so that the second start is immediate.
+"""Keeps decoded data sets on disk, so that the second start is immediate.
 
-An entry is a directory of plain `.npy` files and `meta.json`. It is named
-after where the data came from and how they were read, so that changed files
-replace their entry instead of adding one. Whatever is wrong with an entry, it
-is rebuilt; whatever is wrong with the cache directory, the data are used
-without it.
+An entry is a directory of plain `.npy` files and `meta.json`. Its name is a hash of
+where the data come from and how they are read: changed files replace their entry. A
+damaged entry is built again. Without a usable cache directory, the data are used all
+the same.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +24,9 @@ import numpy as np
 from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.files import make_private, user_cache
+from mnemonics_jax.identity import digest
 
-_FORMAT = 2  # Part of every fingerprint: raise it when what is kept changes.
+_FORMAT = 2  # Part of every fingerprint: raise it when entries change.
 T = TypeVar("T", bound=Any)
 
 
@@ -42,17 +42,16 @@ def cached(
   """Returns the stored data set, or builds and stores it.
 
   Args:
-    build: reads and verifies the data set.
-    kind: of what it returns: a dataclass of arrays and what JSON can hold, with
-      a field `notes`.
+    build: reads and verifies the data set; all processes of `share` call it.
+    kind: class of the data set: a dataclass of arrays and JSON values, with a
+      field `notes`.
     identity: the data set's name, then where and how it is read.
-    files: the sources; a change of size or time of any of them is a rebuild.
-    cache_dir: where entries live; `~/.cache/mnemonics_jax` by default.
-    share: which part of the images this process decodes in `build`, for which
-      all processes are needed.
+    files: the sources; a changed size or time of any of them means to rebuild.
+    cache_dir: holds the entries; `~/.cache/mnemonics_jax` by default.
+    share: the processes that read the data set together.
   """
   root = Path(cache_dir) if cache_dir else user_cache()
-  entry = root / f"{identity[0]}-{_digest(list(identity))[:16]}"
+  entry = root / f"{identity[0]}-{digest(list(identity))[:16]}"
   fingerprint = _fingerprint(files)
   stored, before = None, _state(entry / "meta.json")
   # Any damage at all (missing, truncated, not JSON, wrong checksum) has the
@@ -90,21 +89,17 @@ def _state(file: Path) -> tuple[str, int, int]:
 
 def _fingerprint(files: Iterable[Path]) -> str:
   """Changes with any of the files, which may be millions."""
-  digest = hashlib.sha256(b"%d" % _FORMAT)
+  whole = hashlib.sha256(b"%d" % _FORMAT)
   for file in files:
-    digest.update(json.dumps(_state(file)).encode())
-  return digest.hexdigest()
-
-
-def _digest(value: list) -> str:
-  return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+    whole.update(json.dumps(_state(file)).encode())
+  return whole.hexdigest()
 
 
 def _read(kind: type[T], entry: Path, fingerprint: str) -> T:
   meta = json.loads((entry / "meta.json").read_text())
   if meta["fingerprint"] != fingerprint:
     raise ValueError("the sources changed")
-  if meta.pop("checksum") != _digest([meta]):  # Mean, std, names: all of it.
+  if meta.pop("checksum") != digest([meta]):  # Mean, std, names: all of it.
     raise ValueError("damaged")
   arrays = {}
   for name, description in meta["arrays"].items():
@@ -148,7 +143,7 @@ def _write(entry: Path, fingerprint: str, dataset: Any) -> None:
       "arrays": {name: _describe(array) for name, array in arrays.items()},
     }
     meta = json.loads(json.dumps(meta))  # As it is read again.
-    meta["checksum"] = _digest([meta])
+    meta["checksum"] = digest([meta])
     (temporary / "meta.json").write_text(json.dumps(meta))
     # A directory cannot be renamed over a full one. If another process puts
     # its entry there in between, the rename fails and that entry stays.

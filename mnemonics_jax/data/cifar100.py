@@ -1,7 +1,6 @@
-"""CIFAR-100 from whichever form of it is at hand.
+"""Reads CIFAR-100 from a TFDS directory, the official files or their archive.
 
-A directory of TensorFlow Datasets, or the official files, unpacked or as an
-archive. The official files are pickles, and a pickle is a program: their MD5 sums
+The official files are pickles, and a pickle is a program: their MD5 sums
 are checked first, then an unpickler reads them that knows three names, each a
 stand-in that only holds data. Archives are read in memory and never unpacked.
 """
@@ -76,16 +75,16 @@ def load(
   md5: Mapping[str, str] = MD5,
   per_class: Mapping[str, int] = PER_CLASS,
 ) -> Dataset:
-  """Finds CIFAR-100 in a directory and reads it, once; then from the cache.
+  """Finds CIFAR-100 in a directory and reads it; the second time from the cache.
 
   Args:
     data_dir: a TFDS directory, the official archive or its unpacked directory,
       or a directory that has one of them. By default `$MNEMONICS_DATA_DIR`,
       then `~/tensorflow_datasets`.
-    download: whether to fetch from the network what is not there.
-    cache_dir: where decoded arrays are kept.
-    report: hears how far decoding has come.
-    share: which records this process decodes.
+    download: whether to fetch it from the network if it is missing.
+    cache_dir: keeps decoded arrays.
+    report: is called with the progress of decoding.
+    share: the records that this process decodes.
     md5: sums that the official files must have.
     per_class: how many images of each class each split must have.
   """
@@ -96,12 +95,8 @@ def load(
   path = prepared or find_official(root)
   if path is None:
     raise _not_found(root)
-  if not share.all_equal([b"tfds" if prepared else b"official"]):
-    raise DataError(
-      "data_dir",
-      f"`data_dir={root}` has another form of CIFAR-100 on another machine",
-      "all must see the same",
-    )
+  form = b"tfds" if prepared else b"official"
+  share.check_equal([form], f"`data_dir={root}` has another form of CIFAR-100")
 
   def build() -> Dataset:
     if prepared:
@@ -193,9 +188,9 @@ def read_official(
   """Reads the directory or archive; every file must have its known MD5 sum.
 
   Args:
-    source: what `find_official` has found.
+    source: a path that `find_official` has returned.
     md5: the sums.
-    field: the setting that has named `source`, for messages.
+    field: the setting that names `source`, for messages.
   """
   named = f"`{field}`: {source}"
   if source.is_dir():
@@ -363,12 +358,8 @@ def read_tfds(
       "delete that directory and make it again"
       " (python -m mnemonics_jax.data.prepare)",
     ) from error
-  if not share.all_equal([*ids, labels.tobytes()]):
-    raise DataError(
-      "data_dir",
-      f"`data_dir`: {path} has other records on another machine",
-      "all must see the same",
-    )
+  parts = [*ids, labels.tobytes()]
+  share.check_equal(parts, f"`data_dir`: {path} has other records")
   share.all_gather_rows(images)
   splits = {}
   for name in PER_CLASS:

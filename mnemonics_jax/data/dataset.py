@@ -16,27 +16,42 @@ class DataError(UserError):
   """Data that cannot be used, or a request for data that cannot be met."""
 
 
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's training images, per channel: used for any photographs."""
+
+_SIZES = 8, 1024  # Sides of the squares that photographs become.
+
+
+def check_image_size(image_size: int) -> None:
+  """Refuses sides of squares that are too small or too large."""
+  least, most = _SIZES
+  if not least <= image_size <= most:
+    raise DataError(
+      "image_size",
+      f"`image_size={image_size}` cannot be used",
+      f"choose {least} to {most} pixels",
+    )
+
+
 def printable(name: str | Path) -> str:
   """The name with control characters and undecodable bytes escaped."""
   return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
 
 
 def data_directory(data_dir: str | os.PathLike | None) -> Path:
-  """Where data are looked for: `data_dir`, or a default if it is empty."""
+  """The directory to look in: `data_dir`, or a default if it is empty."""
   chosen = data_dir or os.environ.get("MNEMONICS_DATA_DIR")
   return Path(os.path.expanduser(chosen or "~/tensorflow_datasets"))
 
 
 def first_line(error: object) -> str:
-  """The beginning of what an error says; libraries may say pages."""
+  """The first line of an error's message; some libraries write pages."""
   return str(error).splitlines()[0] if str(error) else repr(error)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """Images and labels of one data set, as read.
-
-  Data of your own:
+  """Images and labels of one data set, as read; `verify` checks one of your own.
 
   Attributes:
     name: what `mnemonics_jax.data.SOURCES` calls it.
@@ -47,8 +62,8 @@ class Dataset:
     class_names: one name per class, printable.
     mean: per channel, of pixels scaled to [0, 1]; for normalisation.
     std: per channel, of pixels scaled to [0, 1]; for normalisation.
-    notes: what a user should know, such as files that were skipped.
-    departures: in what it is not the data set that papers call by its name.
+    notes: sentences for the user, such as which files were skipped.
+    departures: how it differs from the data set of that name in papers.
   """
 
   name: str

@@ -21,8 +21,7 @@ def load(
 ) -> Dataset:
   """1,797 digits as RGB; every fifth image of each class is a test image.
 
-  They come with scikit-learn: the arguments, which all data sets have, are not
-  used.
+  They come with scikit-learn, so all arguments are ignored.
   """
   del data_dir, cache_dir, report, share
   from sklearn.datasets import load_digits  # Takes a second to import.

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from mnemonics_jax.data.cache import cached
-from mnemonics_jax.data.dataset import DataError, Dataset, printable, verify
+from mnemonics_jax.data.dataset import (
+  MEAN,
+  STD,
+  DataError,
+  Dataset,
+  check_image_size,
+  printable,
+  verify,
+)
 from mnemonics_jax.data.images import Images, Stored
 from mnemonics_jax.data.reading import ImageFiles, examine, read_images
 from mnemonics_jax.data.share import Share
@@ -70,7 +78,7 @@ class Listing(NamedTuple):
     files: all images.
     labels: index into `classes` of each file.
     is_test: which files are in `val/`; None if there is no such directory.
-    notes: what a person should know about what was not listed, or twice.
+    notes: sentences for the user about files that were left out or listed twice.
   """
 
   root: Path
@@ -142,7 +150,7 @@ def scan(root: Path, least: int = 2) -> Listing:
 
 
 def _unread(skipped):
-  """What was left out for its suffix."""
+  """Notes the files that were left out for their suffix."""
   if skipped:
     kinds = [
       f"{n} {printable(s) or 'without'}" for s, n in skipped.most_common()
@@ -155,7 +163,7 @@ def _unread(skipped):
 
 
 def _twice(train, validation):
-  """A split that would be tested on what it was trained on."""
+  """Notes a validation directory that is the training directory."""
   for path in validation:
     if path.samefile(train):
       yield (
@@ -169,7 +177,7 @@ _MANY = 2000
 
 
 def odd(classes: list[str]) -> tuple[str, ...]:
-  """What makes one doubt that directories of these names are classes."""
+  """Notes names of directories that are probably not classes."""
   notes = []
   if splits := [name for name in classes if name.lower() in _SPLITS]:
     notes.append(
@@ -188,7 +196,7 @@ def odd(classes: list[str]) -> tuple[str, ...]:
 def _classes(
   directory: Path, skipped: Counter[str], files: Paths
 ) -> dict[str, int]:
-  """How many images each class has; they are added to `files`."""
+  """Adds the images to `files`; returns how many each class has."""
   classes = {}
   for path in sorted(directory.iterdir()):
     if path.name.startswith(".") or not path.is_dir():
@@ -232,10 +240,6 @@ def image_files(directory: Path, skipped: Counter[str]) -> Iterator[Path]:
         skipped[Path(name).suffix.lower()] += 1
 
 
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's.
-_MIN_SIZE, _MAX_SIZE = 8, 1024
-
-
 def load(
   data_dir: str | os.PathLike | None,
   *,
@@ -257,24 +261,20 @@ def load(
     val_fraction: part of each class that is held out if there is no `val/`.
     strict: whether an unreadable image is an error, or skipped with a note.
     seed: decides which images are held out.
-    least_classes: how many there must be; one is enough to go on with.
-    stream: `never` decodes all images now, `always` each whenever it is needed,
-      `auto` now if memory has room for them.
-    cache_dir: where decoded arrays are kept.
-    report: hears how far decoding has come.
-    share: which images this process decodes.
+    least_classes: how many there must be; one is enough to extend a run.
+    stream: `never` decodes all images now, `always` each one when it is needed,
+      `auto` now if they fit into memory.
+    cache_dir: keeps decoded arrays.
+    report: is called with the progress of decoding.
+    share: the images that this process decodes.
   """
   _check_options(data_dir, image_size, val_fraction)
   root = Path(os.path.expanduser(data_dir or ""))
   listing = scan(root, least_classes)
-  if not share.all_equal(
-    os.fsencode(f.relative_to(root)) for f in listing.files
-  ):
-    raise DataError(
-      "data_dir",
-      f"`data_dir={root}` has other files on another machine",
-      "all must see the same",
-    )
+  share.check_equal(
+    (os.fsencode(file.relative_to(root)) for file in listing.files),
+    f"`data_dir={root}` has other files",
+  )
 
   shape = image_size, image_size, 3
   read: dict[str, Any] = dict(report=report, share=share)
@@ -304,14 +304,14 @@ def load(
     dataset = build(images, found.problems)
     notes = (*dataset.notes, *found.notes)
     dataset = dataclasses.replace(dataset, notes=notes)
-  # Not of what is kept: it is of files that were not read.
+  # Not part of the cache entry: these are about files that were not read.
   notes = (*listing.notes, *dataset.notes)
   return dataclasses.replace(dataset, notes=notes)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Looked:
-  """What is known of images that were decoded once, and not kept.
+  """Checksums of images that were decoded once and not kept.
 
   Attributes:
     checksums: CRC-32 of each image.
@@ -345,12 +345,7 @@ def _check_options(data_dir, image_size, val_fraction):
     raise DataError(
       "data_dir", "`data_dir` is missing", f"name a directory with {LAYOUT}"
     )
-  if not _MIN_SIZE <= image_size <= _MAX_SIZE:
-    raise DataError(
-      "image_size",
-      f"`image_size={image_size}` cannot be used",
-      f"choose {_MIN_SIZE} to {_MAX_SIZE} pixels",
-    )
+  check_image_size(image_size)
   if not 0 < val_fraction < 1:
     raise DataError(
       "val_fraction",
@@ -360,7 +355,7 @@ def _check_options(data_dir, image_size, val_fraction):
 
 
 def _build(root, listing, images, problems, val_fraction, seed, strict):
-  """The data set of the images that could be read."""
+  """Makes a data set of the images that could be read."""
   notes = tuple(
     f"unreadable {printable(path.relative_to(root))}: {problem}"
     for path, problem in zip(listing.files, problems, strict=True)
@@ -397,8 +392,8 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
     test_images=images[test],
     test_labels=listing.labels[test],
     class_names=tuple(map(printable, listing.classes)),
-    mean=_MEAN,
-    std=_STD,
+    mean=MEAN,
+    std=STD,
     notes=(*odd(listing.classes), *notes),
     departures=(
       "images cut to squares beforehand (paper: random parts of whole ones)",
@@ -407,7 +402,7 @@ def _build(root, listing, images, problems, val_fraction, seed, strict):
 
 
 def _fits(root: Path, count: int, size: int, stream: str) -> bool:
-  """Whether all images are to be in memory."""
+  """Whether to keep all images in memory."""
   if stream == "always":
     return False
   if not hasattr(os, "sysconf"):  # Windows.
@@ -452,7 +447,7 @@ def _hold_out(
   return is_test
 
 
-# What some file system, shell or address does not like in a name.
+# Characters with a meaning in some file system, shell or URL.
 _ODD = frozenset('/\\:*?"<>|%~')
 # Windows has devices of these names, whatever the suffix.
 _PORTS = [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
@@ -461,7 +456,7 @@ _LONGEST = 100  # Bytes; file systems allow 255, some of them after encoding.
 
 
 def folder_names(names: Iterable[Any]) -> list[str]:
-  """A folder for each class: its name where that is safe, else its like.
+  """Names a folder for each class: by its name where that is safe, else escaped.
 
   Folders differ even where case does not count.
 
@@ -469,7 +464,7 @@ def folder_names(names: Iterable[Any]) -> list[str]:
   ['cat', 'Cat~2', '%2E.%2Fdog', '3', '_', '%2Egit', 'a%2Fb']
 
   Args:
-    names: of all classes; what is no text is written as one.
+    names: of all classes; other values are written as text.
   """
   folders, taken = [], set()
   for name in names:
@@ -484,7 +479,7 @@ def folder_names(names: Iterable[Any]) -> list[str]:
 
 
 def _safe(name):
-  """One path component that stays where it is put."""
+  """Makes one path component that cannot lead elsewhere."""
   last = len(name) - 1
   safe = "".join(
     _escaped(char)

@@ -1,8 +1,8 @@
-"""ImageNet and ImageNet-Subset from a prepared directory, read while they are learned.
+"""ImageNet and ImageNet-Subset from a prepared directory, read during training.
 
-Classes are called by their WordNet ids, and sorted by them. TensorFlow Datasets
-has lists of them and of the labels of the validation images, so that nothing of
-the official development kit is needed; they are read as files, without it.
+Class names are WordNet ids, sorted. The package TensorFlow Datasets contains a list
+of them and the labels of the validation images. These lists are read as files, so
+the official development kit is not needed.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemonics_jax import protocol
-from mnemonics_jax.data.dataset import DataError, Dataset, data_directory
+from mnemonics_jax.data.dataset import (
+  MEAN,
+  STD,
+  DataError,
+  Dataset,
+  check_image_size,
+  data_directory,
+)
 from mnemonics_jax.data.images import Stored
 from mnemonics_jax.data.shards import (
   SPLITS,
@@ -34,15 +41,15 @@ _VALIDATION_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG")
 
 
 class World(NamedTuple):
-  """What a form of ImageNet has when it is complete.
+  """The classes and image counts of ImageNet or a part of it.
 
   Attributes:
-    name: of the data set.
+    name: name of the data set.
     wnids: WordNet ids of its classes, sorted.
-    least: images of a class, at least, in each split; 1 in a reduced world.
-    most: images of a class, at most, in each split; None for any number.
-    total: all images of a split, where the number is known.
-    reduced: whether it is a part that somebody has asked for.
+    least: the fewest images a class may have in each split.
+    most: the most images a class may have in each split; None for any number.
+    total: number of images of a split, where it is known.
+    reduced: whether the user asked for a part of the data set.
   """
 
   name: str
@@ -53,7 +60,7 @@ class World(NamedTuple):
   reduced: bool = False
 
   def only(self, present: set[str]) -> "World":
-    """The part of it that is there, whatever there is of each class."""
+    """The classes that are present, with any number of images."""
     return World(
       self.name,
       tuple(wnid for wnid in self.wnids if wnid in present),
@@ -76,10 +83,10 @@ def imagenet() -> World:
 
 
 def imagenet_subset(size: int = 100) -> World:
-  """100 classes: those that Hou et al. and Liu et al. have drawn.
+  """The 100 classes that Hou et al. and Liu et al. have drawn.
 
-  Sorted again: labels are numbers of sorted classes, which the seed 1993 then
-  shuffles a second time (`protocol.class_order`) for the order of learning.
+  They are sorted again, because labels are numbers of sorted classes. The seed 1993
+  then shuffles them a second time (`protocol.class_order`).
   """
   wnids = all_wnids()
   drawn = protocol.class_subset(len(wnids), size)
@@ -89,7 +96,7 @@ def imagenet_subset(size: int = 100) -> World:
 
 
 WORLDS = {"imagenet": imagenet, "imagenet_subset": imagenet_subset}
-"""The complete ones by name."""
+"""Makes the complete data sets, by name."""
 
 
 @functools.cache
@@ -128,8 +135,6 @@ def _lines(name):
   )
 
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_MIN_SIZE, _MAX_SIZE = 8, 1024
 _MOST_WORKERS = 1024
 
 
@@ -144,31 +149,28 @@ def load(
   report: Report = ignore,
   share: Share = Share(),
 ) -> Dataset:
-  """Finds a prepared directory; of images, nothing is read yet.
+  """Finds a prepared directory; reads no image yet.
 
   Args:
-    data_dir: where `python -m mnemonics_jax.data.prepare` has written; by
-      default `$MNEMONICS_DATA_DIR`, then `~/tensorflow_datasets`.
-    world: which classes; a directory of all of ImageNet has those of
-      ImageNet-Subset, too.
+    data_dir: a directory that `python -m mnemonics_jax.data.prepare` has written;
+      by default `$MNEMONICS_DATA_DIR`, then `~/tensorflow_datasets`.
+    world: the classes. A directory of ImageNet contains ImageNet-Subset.
     image_size: side of the square views, 224 in the papers.
     decoder: one of `views.DECODERS`.
-    workers: processes that read and decode, by default one per core; with 0 the
-      caller does it.
-    cache_dir: not used: nothing is decoded beforehand.
+    workers: processes that read and decode, by default one per core. With 0, the
+      caller's process does it.
+    cache_dir: not used.
     report: not used.
-    share: processes, all of which must see the same directory.
+    share: processes that must all see the same directory.
   """
   del cache_dir, report
   _check_options(image_size, decoder, workers)
   complete = world()
   index = read_index(_find(data_directory(data_dir), complete.name))
-  if not share.all_equal(index.rows[split].tobytes() for split in SPLITS):
-    raise DataError(
-      "data_dir",
-      f"`data_dir`: {index.directory} has other images on another machine",
-      "all must see the same",
-    )
+  share.check_equal(
+    (index.rows[split].tobytes() for split in SPLITS),
+    f"`data_dir`: {index.directory} has other images",
+  )
   names = tuple(wnid for wnid in complete.wnids if wnid in index.wnids)
   shards = Shards(index.directory, index.files, image_size, decoder)
   views = Pool(shards, workers).views if workers else shards.views
@@ -189,7 +191,7 @@ def load(
 
 
 def _find(root: Path, name: str) -> Path:
-  """The prepared directory that has a data set."""
+  """Finds the prepared directory of a data set."""
   for prepared in (root / name, root / "imagenet", root):
     if is_begun(prepared):
       return prepared
@@ -213,7 +215,7 @@ def _chosen(index, split, names):
 
 
 def _departures(index, complete, splits):
-  """What a directory lacks that somebody wanted reduced."""
+  """Says how much of the data set a reduced directory has."""
   if not index.reduced:
     return ()
   train, validation = (f"{len(splits[split][1]):,}" for split in SPLITS)
@@ -225,12 +227,7 @@ def _departures(index, complete, splits):
 
 
 def _check_options(image_size, decoder, workers):
-  if not _MIN_SIZE <= image_size <= _MAX_SIZE:
-    raise DataError(
-      "image_size",
-      f"`image_size={image_size}` cannot be used",
-      f"choose {_MIN_SIZE} to {_MAX_SIZE} pixels",
-    )
+  check_image_size(image_size)
   if decoder not in DECODERS:
     raise DataError(
       "decoder",

@@ -1,4 +1,4 @@
-"""The forms in which people have ImageNet, each as a list of parts to copy.
+"""Reads ImageNet in each of its usual forms, as a list of parts to copy.
 
   ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar      as image-net.org has them
   train/<wnid>/*.JPEG and val/*.JPEG or val/<wnid>/     unpacked
@@ -6,7 +6,7 @@
   imagenet2012/5.1.0/imagenet2012-train.tfrecord-*      TensorFlow Datasets
   imagenet2012/5.1.0/imagenet2012-train.array_record-*  the same
 
-Archives are read as they are, nothing is unpacked.
+Archives are not unpacked.
 """
 
 from collections import Counter
@@ -31,13 +31,7 @@ _VALIDATION_PARTS = 50  # Of 1,000 images each.
 
 
 class Photo(NamedTuple):
-  """An image file.
-
-  Attributes:
-    name: of the file, without directories.
-    wnid: its class.
-    encoded: what is in it.
-  """
+  """An image file: its name without directories, its class and its bytes."""
 
   name: str
   wnid: str
@@ -45,16 +39,16 @@ class Photo(NamedTuple):
 
 
 class Part(NamedTuple):
-  """Some images of a source, which are copied together.
+  """Images of a source that are copied together.
 
   Attributes:
     split: `train` or `validation`.
     name: where they are, for messages.
-    state: what changes when they do.
+    state: a text that changes when the images do.
     size: their bytes, about.
-    read: gives them one by one.
-    wnids: their classes, where these are known before they are read.
-    counts: how many there are of each, where that is known before.
+    read: yields the images.
+    wnids: their classes, if known before reading.
+    counts: the number of images of each class, if known before reading.
   """
 
   split: str
@@ -67,7 +61,7 @@ class Part(NamedTuple):
 
 
 def parts(source: Path) -> list[Part]:
-  """What there is to copy, in an order that is always the same.
+  """Lists what there is to copy, always in the same order.
 
   Raises:
     DataError: if this is none of the forms.

@@ -1,14 +1,12 @@
-"""Images in memory, or read when they are asked for: one way to use both.
+"""Images in memory and images on disk, used in one way.
 
-An array is the plain case: every function here is ordinary indexing then. The
-other is `Stored`: rows of a `Store`, which reads them from disk. Taking rows of
-it reads nothing; `read`, `training_view` and `np.asarray` do.
+Images are an array, or `Stored`: rows of a `Store`, which reads them from disk.
+Indexing `Stored` reads nothing; `read`, `training_view` and `np.asarray` do.
 
-A store may have more to show than one array of pixels. Its evaluation view is
-what tests, herding and exemplars see. Its training view may differ from epoch to
-epoch (`varies`): a random part of a large photograph, mirrored or not. It depends
-on the seed, the epoch and the row alone, so that neither the grouping of rows
-into reads nor the number of workers can change it.
+Tests, herding and exemplars see the evaluation view of an image. Training sees the
+training view. It may differ from epoch to epoch (`varies`): a random part of a large
+photograph, mirrored or not. It depends on the seed, the epoch and the row alone, not
+on how rows are grouped into reads or on the number of workers.
 """
 
 from collections.abc import Sequence
@@ -26,12 +24,12 @@ Rows = Int[np.ndarray, " n"]
 
 
 class Draws(NamedTuple):
-  """The random numbers of some images, in one epoch: a generator for each.
+  """A generator of random numbers for each of some images, in one epoch.
 
   Attributes:
-    seed: of the training.
+    seed: seed of the training.
     epoch: number of the epoch.
-    rows: where the images are in what is trained on, or other numbers of theirs.
+    rows: a number for each image, such as its row in the training data.
   """
 
   seed: int
@@ -39,7 +37,7 @@ class Draws(NamedTuple):
   rows: Rows
 
   def generator(self, index: int) -> np.random.Generator:
-    """That of the image `rows[index]`."""
+    """The generator of the image `rows[index]`."""
     # A generator counts upwards in the lowest word, so that the row stands in
     # the next: otherwise row 8 would begin with the second draws of row 7.
     counter = [0, int(self.rows[index]), 0, 0]
@@ -71,17 +69,17 @@ class Store(Protocol):
     ...
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
-    """Images in the order of `rows`: as tests see them, or as drawn."""
+    """Evaluation views in the order of `rows`, or training views with `draws`."""
     ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stored:
-  """Some rows of a store; looks like an array of images, holds none.
+  """Some rows of a store, with the interface of an array of images.
 
   Attributes:
-    store: where they are read.
-    rows: which of its images these are.
+    store: reads them.
+    rows: their rows in the store.
   """
 
   store: Store
@@ -89,17 +87,14 @@ class Stored:
 
   @property
   def shape(self) -> tuple[int, int, int, int]:
-    """As an array's."""
     return len(self.rows), *self.store.image_shape
 
   @property
   def dtype(self) -> np.dtype:
-    """As an array's."""
     return np.dtype(np.uint8)
 
   @property
   def ndim(self) -> int:
-    """As an array's."""
     return 4
 
   def __len__(self) -> int:
@@ -116,25 +111,25 @@ class Stored:
 
 
 Images: TypeAlias = np.ndarray | Stored
-"""What a phase and a data set may have: pixels, or rows of a store."""
+"""Images of a data set or a phase: pixels, or rows of a store."""
 
 
 def read(images: Images, rows) -> Pixels:
-  """Pixels of some rows, as tests, herding and exemplars see them."""
+  """Evaluation views of some rows."""
   return np.asarray(images[rows])
 
 
 def training_view(
   images: Images, rows, seed: int, epoch: int, numbers=None
 ) -> Pixels:
-  """Pixels of some rows, as an epoch of training sees them.
+  """Training views of some rows in an epoch.
 
   Args:
-    images: all that is trained on.
-    rows: numbers of rows of `images`.
-    seed: of the training, at least 0.
+    images: all training images.
+    rows: rows of `images`.
+    seed: seed of the training, at least 0.
     epoch: number of the epoch.
-    numbers: of the draws, which decide what is seen of a row; None are the rows'.
+    numbers: the `rows` of `Draws`; by default those of the images.
   """
   if isinstance(images, np.ndarray):
     return images[rows]
@@ -145,17 +140,19 @@ def training_view(
 
 
 def varies(images: Images) -> bool:
-  """Whether training views are random already, and need no augmentation."""
+  """Whether training views are random, and need no augmentation."""
   return not isinstance(images, np.ndarray) and images.store.varies
 
 
 def checksum(images: Images, start: int = 0) -> int:
-  """A number that changes with the images; stored ones are not read for it.
+  """A checksum of the images; stored images are not read for it.
+
+  A store that knows the checksums of its pixels returns the checksum of the same
+  images in memory.
 
   Args:
-    images: pixels, or where to read them. A store that knows the checksums of
-      its pixels gives the number of the same images in memory.
-    start: that of what comes before them.
+    images: pixels, or rows of a store.
+    start: checksum of the data before them.
   """
   if isinstance(images, np.ndarray):
     return zlib.crc32(np.ascontiguousarray(images).data, start)
@@ -165,12 +162,12 @@ def checksum(images: Images, start: int = 0) -> int:
 def join_checksums(
   checksums: UInt32[np.ndarray, " n"], length: int, start: int = 0
 ) -> int:
-  """CRC-32 of many parts, one after the other, from that of each.
+  """CRC-32 of many parts, one after the other, from the CRC-32 of each.
 
   Args:
     checksums: CRC-32 of each part.
     length: bytes of each part; all are equally long.
-    start: CRC-32 of what comes before them.
+    start: CRC-32 of the data before them.
   """
   # Bytes after a checksum change it by a linear map, whatever they are.
   zeros = bytes(length)
@@ -188,10 +185,9 @@ def join_checksums(
 
 
 def concatenate(parts: Sequence[Images]) -> Images:
-  """All rows of all parts; arrays if all parts are, otherwise not yet read.
+  """All rows of all parts: an array if all parts are arrays, else stored images.
 
-  Training views of pixels in memory vary as soon as those of another part do:
-  they are then parts of what is there.
+  If the training views of one part vary, those of pixels in memory vary, too.
   """
   parts = [part for part in parts if len(part)] or parts[:1]
   if len(parts) == 1:
@@ -229,7 +225,7 @@ class Resident:
     return height, width, channels
 
   def checksum(self, rows: Rows, start: int = 0) -> int:
-    """That of the pixels."""
+    """Checksum of the pixels."""
     return checksum(self.images[rows], start)
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:

@@ -1,13 +1,13 @@
-"""Brings data into the form in which they are learned, without TensorFlow.
+"""Converts data sets into the form that training reads, without TensorFlow.
 
   python -m mnemonics_jax.data.prepare --source=cifar-100-python.tar.gz \\
     --data_dir=~/tensorflow_datasets
   python -m mnemonics_jax.data.prepare --dataset=imagenet --source=DIR \\
     --data_dir=~/imagenet
 
-CIFAR-100 takes half a minute. ImageNet is copied file by file, 145 GB in an hour
-or less, ImageNet-Subset a tenth of that; the same command goes on after an
-interruption, and checks and repairs what is complete.
+CIFAR-100 takes half a minute. ImageNet is copied file by file: 145 GB in about an
+hour, ImageNet-Subset a tenth of that. After an interruption, the same command
+continues. On a complete directory it checks all files and repairs damaged ones.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ def run(
   dataset: str = "cifar100",
   reduced: bool = False,
 ) -> int:
-  """Prepares, and says what happened; returns the exit code."""
+  """Prepares a data set and prints the result; returns the exit code."""
   prepare = _cifar100 if dataset == "cifar100" else _imagenet
   try:
     if reduced and dataset == "cifar100":
@@ -116,7 +116,7 @@ def _refuse(error: Exception) -> int:
 
 
 def _progress() -> Report:
-  """Shows how far it is: in place on a terminal, else a line now and then."""
+  """Shows the progress: in place on a terminal, else one line a minute."""
   terminal = sys.stderr.isatty()
   began = shown = time.monotonic()
 
@@ -156,18 +156,15 @@ def prepare_cifar100(
 ) -> Path:
   """Writes `data_dir/cifar100/3.0.2` from the official directory or archive.
 
-  It is what `tfds.data_source("cifar100")` reads: array_record files of PNG images
-  with the ids that TensorFlow Datasets gives them. The directory appears complete or not at all, and only after everything in it
-  has been read back and found equal to the source.
+  `tfds.data_source("cifar100")` can read it: array_record files of PNG images with
+  the ids that TensorFlow Datasets gives them. Everything is read back and compared
+  with the source before the directory gets its name.
 
   Args:
     source: `cifar-100-python`, its `.tar.gz`, or a directory that has one.
     data_dir: where to write; the default of `data_directory`.
     md5: sums that the files in `source` must have.
-    report: hears how many images have been written and read back.
-
-  Returns:
-    The new directory.
+    report: is called with the number of images written and read back.
   """
   origin = cifar100.find_official(Path(os.path.expanduser(source)))
   if origin is None:
@@ -254,7 +251,7 @@ def _write_cifar100(
 
 
 def _compare(data: cifar100.Cifar100, target: Path, report: Report) -> None:
-  """Reads back what was written, which is the second half of the progress."""
+  """Reads the new files back: the second half of the progress."""
 
   def hear(event: Event) -> None:
     if isinstance(event, DataReport):
@@ -274,9 +271,8 @@ def _compare(data: cifar100.Cifar100, target: Path, report: Report) -> None:
       )
 
 
-# ImageNet: image files are copied byte by byte. Whatever interrupts this, the same
-# command goes on where it was; on a complete directory it checks everything, and
-# makes again what is damaged.
+# ImageNet. Image files are copied byte by byte into shards. A shard that is complete
+# is written to the journal, so that the same command continues there.
 
 _SHARD_BYTES = 2**30  # About: few enough files to keep all of them open.
 _CHECKED_AT_A_TIME = 64  # Images.
@@ -284,13 +280,13 @@ _MOST_NAMED = 5
 
 
 class _Plan(NamedTuple):
-  """A shard to be.
+  """A shard to write.
 
   Attributes:
     file: its name.
-    split: of its images.
-    parts: of the source, whose images it gets.
-    origin: changes with them.
+    split: the split of its images.
+    parts: the parts of the source that it gets.
+    origin: a hash that changes with them.
   """
 
   file: str
@@ -312,19 +308,15 @@ def prepare_imagenet(
   report: Report = ignore,
   shard_bytes: int = _SHARD_BYTES,
 ) -> Path:
-  """Writes `data_dir/<name of the world>`, or what is missing of it.
+  """Writes the shards that `data_dir/<name of the world>` lacks; returns that.
 
   Args:
-    world: which classes, and how many images of each there must be.
+    world: the classes, and how many images each must have.
     source: a directory with ImageNet in one of the forms of `imagenet_sources`.
     data_dir: where to write.
-    reduced: whether to take what is there, even if classes or images are
-      missing.
-    report: hears how far it is, in bytes of the source.
+    reduced: whether to accept that classes or images are missing.
+    report: is called with the bytes of the source that are done.
     shard_bytes: size of a shard, about.
-
-  Returns:
-    The directory.
   """
   source = Path(os.path.expanduser(source))
   target = Path(os.path.expanduser(data_dir)) / world.name
@@ -359,7 +351,7 @@ def prepare_imagenet(
 
 
 def _known_classes(parts, world) -> frozenset[str]:
-  """Classes of the data set of which both splits may have images."""
+  """The classes that may have images in both splits."""
   wanted = frozenset(world.wnids)
   for split in SPLITS:
     known = [part.wnids for part in parts if part.split == split]
@@ -369,7 +361,7 @@ def _known_classes(parts, world) -> frozenset[str]:
 
 
 def _plan(parts, wanted, shard_bytes) -> list[_Plan]:
-  """Parts in their order, gathered until they are large enough."""
+  """Groups parts into shards, in their order."""
   parts = [p for p in parts if p.wnids is None or p.wnids & wanted]
   plans = []
   for split in SPLITS:
@@ -384,7 +376,7 @@ def _plan(parts, wanted, shard_bytes) -> list[_Plan]:
       size += part.size
     for number, group in enumerate(groups):
       file = f"{split}-{number:05d}-of-{len(groups):05d}.array_record"
-      # The names of the parts are where the source is, which may move.
+      # Without the names of parts: they are paths, and the source may move.
       said = "\n".join([*sorted(wanted), *(part.state for part in group)])
       origin = hashlib.sha256(said.encode(errors="surrogateescape"))
       plans.append(_Plan(file, split, group, origin.hexdigest()))
@@ -404,7 +396,7 @@ def _check_room(target: Path, plans: Sequence[_Plan]) -> None:
 
 
 def _intact(target: Path, plan: _Plan, shard: Shard) -> bool:
-  """Whether a shard is there, from this source, as it was written."""
+  """Whether a shard of this source is as it was written."""
   path = target / shard.file
   return (
     shard.origin == plan.origin
@@ -443,7 +435,7 @@ def _write_shard(target: Path, plan: _Plan, wanted: frozenset[str]) -> Shard:
 
 @contextlib.contextmanager
 def _writing(target: Path) -> Iterator[None]:
-  """Trouble with the disk that is written to, in words."""
+  """Turns errors of the target's disk into a sentence with a fix."""
   try:
     yield
   except (OSError, RuntimeError) as error:  # array_record raises the latter.
@@ -455,7 +447,7 @@ def _writing(target: Path) -> Iterator[None]:
 
 
 def _photos(plan: _Plan, wanted: frozenset[str]) -> Iterator[sources.Photo]:
-  """Images of the source, each of which has been decoded once."""
+  """Reads the images of the source, and decodes each once to check it."""
   with reading.threads() as pool:
     for part in plan.parts:
       photos = (photo for photo in part.read() if photo.wnid in wanted)
@@ -501,7 +493,7 @@ def _counts(written: Sequence[Shard], split: str) -> Counter[str]:
 
 
 def _check_before(parts, world: World, source: Path) -> None:
-  """What can be known to be missing before anything is copied."""
+  """Looks for missing classes and images before copying."""
   for split in SPLITS:
     ours = [part for part in parts if part.split == split]
     if all(part.wnids is not None for part in ours):
@@ -550,7 +542,7 @@ def _wrong_count(source, found, split, of, expected):
 
 
 def _reduced(world: World, counts, source: Path) -> World:
-  """The classes that have images to train on and to validate with."""
+  """Reduces the world to the classes that have images in both splits."""
   present = set(counts["train"]) & set(counts["validation"])
   _check_several(world, present, source)
   try:
@@ -571,7 +563,7 @@ def _check_several(world: World, present, source: Path) -> None:
 
 
 if __name__ == "__main__":
-  # Defined only here: the experiments have flags of these names of their own.
+  # Only here: the experiments define flags of the same names.
   flags.DEFINE_enum("dataset", "cifar100", DATASETS, "What to prepare.")
   flags.DEFINE_string(
     "source",

@@ -1,4 +1,4 @@
-"""Image files of any common kind to uint8 pixels; what cannot be read is named."""
+"""Decodes image files of the common formats; names those that cannot be read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +22,8 @@ from mnemonics_jax.data.images import Draws, Pixels, Rows, join_checksums
 from mnemonics_jax.data.share import Share
 from mnemonics_jax.progress import DataReport, Report, ignore
 
-# Content decides, not the suffix; formats with a longer history of exploits
-# (EPS, PSD, TIFF ...) are not opened at all.
+# By content, not by suffix. Formats with a longer history of exploits (EPS, PSD,
+# TIFF ...) are not opened.
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 _MODES = {1: "L", 3: "RGB"}
 _MAX_PIXELS = 89_478_485  # Up to 1.1 GB while they are decoded and converted.
@@ -56,7 +56,7 @@ _BUDGET = _Budget(_MAX_PIXELS)
 def decode(
   path: Path, shape: int | tuple[int, int, int]
 ) -> UInt8[np.ndarray, "h w c"]:
-  """Upright, on white, resized to cover the shape, centre cropped.
+  """Decodes an image: upright, on white, resized and cropped to the shape.
 
   Args:
     path: of the file.
@@ -148,8 +148,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
   return image.convert("RGB")
 
 
-# Trouble of disks and networks. A data set without the images that it hit would
-# be another one.
+# Errors of disks and networks. They must not make images count as damaged: the data
+# set would depend on them.
 _TRANSIENT = (
   errno.EIO,
   errno.ESTALE,
@@ -170,16 +170,16 @@ def read_images(
   report: Report = ignore,
   share: Share = Share(),
 ) -> tuple[UInt8[np.ndarray, "n h w c"], list[str]]:
-  """All images, and for each file what is wrong with it ('' if nothing).
+  """Decodes all images; says for each file what is wrong with it ('' if nothing).
 
-  Grey, palette, CMYK, transparent, rotated and differently sized images all
-  become upright ones of one shape, as the images of a folder that is learned.
+  Grey, palette, CMYK, transparent, rotated and differently sized images become
+  upright images of one shape, as in a folder that is learned.
 
   Args:
     files: PNG, JPEG, BMP or WebP.
     image_shape: height, width and channels of all.
-    report: hears how far decoding has come.
-    share: which images this process decodes.
+    report: is called with the progress of decoding.
+    share: the images that this process decodes.
   """
   images = np.zeros((len(files), *image_shape), np.uint8)
 
@@ -198,7 +198,7 @@ def examine(
   report: Report = ignore,
   share: Share = Share(),
 ) -> tuple[UInt32[np.ndarray, " n"], list[str]]:
-  """Decodes all images and keeps none: CRC-32 of each, and what is wrong with it.
+  """Decodes all images; returns the CRC-32 of each, and what is wrong with it.
 
   The arguments are those of `read_images`.
   """
@@ -218,7 +218,7 @@ def _problems(
   report: Report,
   share: Share,
 ) -> list[str]:
-  """Calls `use` with the number of each file; what is wrong with each."""
+  """Calls `use` with the number of each file; returns what is wrong with each."""
   problems = np.zeros(len(files), _REASON)
   assigned = share.rows(len(files))
 
@@ -249,13 +249,13 @@ def _problems(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImageFiles:
-  """A store of images that are decoded whenever they are read.
+  """A store that decodes image files whenever they are read.
 
   Attributes:
     files: PNG, JPEG, BMP or WebP.
     image_shape: height, width and channels of all.
     checksums: CRC-32 of each image.
-    varies: training sees what tests see.
+    varies: training views are evaluation views.
   """
 
   files: Sequence[Path]
@@ -264,7 +264,7 @@ class ImageFiles:
   varies: bool = False
 
   def checksum(self, rows: Rows, start: int = 0) -> int:
-    """That of the same images in memory."""
+    """Checksum of the same images in memory."""
     length = math.prod(self.image_shape)
     return join_checksums(self.checksums[rows], length, start)
 

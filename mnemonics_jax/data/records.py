@@ -1,8 +1,7 @@
-"""Files of records: what TensorFlow Datasets stores, without TensorFlow.
+"""Reads and writes the record files of TensorFlow Datasets, without TensorFlow.
 
-The records are read as bytes and parsed here rather than through a TFDS
-builder: `features.json` names Python classes to import, and a data directory
-should not decide what is imported.
+Records are parsed here, not by a TFDS builder: `features.json` names Python classes
+to import, and a data directory must not decide what is imported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ def _version(directory: Path) -> tuple[int, ...]:
 
 
 def shards(directory: Path, name: str, split: str) -> list[Path]:
-  """The files of a split of a data set, all of them, in order."""
+  """All files of a split, in order."""
   for file_format in _READABLE:
     if found := sorted(directory.glob(f"{name}-{split}.{file_format}-*")):
       count = found[0].name.rpartition("-of-")[2]
@@ -69,7 +68,7 @@ def shards(directory: Path, name: str, split: str) -> list[Path]:
 
 
 def read(path: Path) -> Iterator[bytes]:
-  """The records of a file, in its order, some at a time in memory."""
+  """Yields the records of a file; holds a few of them in memory."""
   if ".tfrecord" in path.name:
     yield from _tfrecords(path)
     return
@@ -146,9 +145,8 @@ def _framed(file, path):
     yield record, *struct.unpack("<I", checksum)
 
 
-# CRC-32C, which guards the records of tfrecord files. Byte by byte Python would take
-# minutes for CIFAR-100. But CRCs are linear: those of blocks are computed side by
-# side and joined afterwards.
+# CRC-32C, the checksum in tfrecord files. Byte by byte, Python would take minutes for
+# CIFAR-100. CRCs are linear, so those of blocks are computed side by side and joined.
 
 _POLYNOMIAL = np.uint32(0x82F63B78)  # Castagnoli's, reversed.
 _BLOCK = 512

@@ -1,14 +1,14 @@
-"""A prepared ImageNet on disk: which files there are and what is in them.
+"""The files of a prepared ImageNet, and reading images from them.
 
   train-00000-of-00130.array_record   records as TensorFlow Datasets has them:
   ...                                 image (the file as it was), label, file_name
-  shards.jsonl                        a line for each of these files when it is done:
-                                      its checksum, names and classes of its images
+  shards.jsonl                        a line for each complete file: its checksum,
+                                      names and classes of its images
   index.json                          classes, counts, checksums; written last
   train.npy, validation.npy           label, shard, position and CRC-32 of every
                                       image, sorted by class and name
 
-Shards are uncompressed, one record in a group: an image is one read.
+Shards are uncompressed with one record in a group, so that an image is one read.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,17 +45,17 @@ ROW = np.dtype(
 
 
 class Shard(NamedTuple):
-  """A file of records that is complete.
+  """A complete file of records.
 
   Attributes:
     file: its name.
     split: `train` or `validation`.
-    origin: changes with what it was made from.
+    origin: a hash of its source.
     size: its bytes.
-    sha256: of the whole file.
-    names: of the image files, by position.
+    sha256: checksum of the file.
+    names: names of the image files, by position.
     wnids: their classes.
-    crcs: CRC-32 of each image file.
+    crcs: their CRC-32.
   """
 
   file: str
@@ -69,12 +69,12 @@ class Shard(NamedTuple):
 
 
 class Index(NamedTuple):
-  """What a complete directory has.
+  """The contents of a complete directory.
 
   Attributes:
-    directory: where it is.
-    dataset: its name.
-    reduced: whether classes or images are missing because that was asked for.
+    directory: its path.
+    dataset: name of the data set.
+    reduced: whether the user accepted that classes or images are missing.
     wnids: its classes, sorted; labels are their numbers.
     files: names of the shards, by number.
     rows: for each split an array of `ROW`.
@@ -99,7 +99,7 @@ def sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-  """Begins a directory, or goes on, while no other process does."""
+  """Begins or continues a directory; keeps other processes out."""
   directory.mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
     try:
@@ -119,7 +119,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def append(directory: Path, shard: Shard) -> None:
-  """Notes that a shard is complete."""
+  """Adds a complete shard to the journal."""
   with _journal(directory).open("a", encoding="utf-8") as file:
     file.write(json.dumps(shard._asdict()) + "\n")
     file.flush()
@@ -127,7 +127,7 @@ def append(directory: Path, shard: Shard) -> None:
 
 
 def begun(directory: Path) -> dict[str, Shard]:
-  """The shards that were completed, by name; the last line of each counts."""
+  """The complete shards by name; the last line of each counts."""
   return {shard.file: shard for shard in _journal_lines(directory)}
 
 
@@ -158,15 +158,7 @@ def write_index(
   *,
   reduced: bool = False,
 ) -> None:
-  """Makes a directory complete.
-
-  Args:
-    directory: that has the shards.
-    dataset: its name.
-    wnids: its classes, sorted.
-    shards: all of them.
-    reduced: whether classes or images are missing because that was asked for.
-  """
+  """Writes the index, which makes a directory complete; arguments as in `Index`."""
   summary: dict[str, Any] = {
     "format": FORMAT,
     "dataset": dataset,
@@ -227,12 +219,12 @@ def remove_index(directory: Path) -> None:
 
 
 def is_begun(directory: Path) -> bool:
-  """Whether somebody has begun to prepare it."""
+  """Whether a preparation has begun."""
   return (directory / "index.json").exists() or _journal(directory).exists()
 
 
 def read_index(directory: Path) -> Index:
-  """What is there, if it is complete: all files, of the sizes they should have.
+  """Reads the index; all files must be there and have their sizes.
 
   Raises:
     DataError: if the preparation was interrupted, or files have changed.
@@ -280,7 +272,7 @@ def _unusable(directory: Path, problem: str) -> DataError:
 Table = Shaped[np.ndarray, " n"]
 """Rows of `ROW`."""
 
-# A read is of one image: nothing that follows it is wanted.
+# Images are read at random: reading ahead would be wasted.
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
@@ -301,12 +293,7 @@ class Shards:
   decoder: str = "pillow"
 
   def views(self, rows: Table, draws: Draws | None = None) -> Pixels:
-    """Images as tests see them, or as they are drawn.
-
-    Args:
-      rows: of `ROW`.
-      draws: the random numbers of each.
-    """
+    """Evaluation views of rows of `ROW`, or training views with `draws`."""
     pixels = np.empty((len(rows), self.size, self.size, 3), np.uint8)
     for i, row in enumerate(rows):
       pixels[i] = self._view(row, draws and draws.generator(i))
@@ -322,11 +309,7 @@ class Shards:
       raise self._unreadable(row, error) from error
 
   def encoded(self, row: Any) -> bytes:
-    """An image as the file that it was, which must be the one it was.
-
-    Args:
-      row: of `ROW`.
-    """
+    """The image file of a row of `ROW`; its checksum must be right."""
     try:
       (record,) = self._reader(int(row["shard"])).read([int(row["position"])])
       (encoded,) = records.features(record)["image"].bytes_list.value
@@ -337,11 +320,15 @@ class Shards:
     return encoded
 
   def _reader(self, shard: int) -> Any:
+    if shard not in self._readers:
+      path = self.directory / self.files[shard]
+      self._readers[shard] = records.reader(path, _READER_OPTIONS)
     return self._readers[shard]
 
   @functools.cached_property
-  def _readers(self):
-    return _Readers(self.directory, self.files)
+  def _readers(self) -> dict[int, Any]:
+    """Readers by number of their shard, opened when first needed."""
+    return {}
 
   def _unreadable(self, row, reason: object) -> DataError:
     return DataError(
@@ -353,26 +340,13 @@ class Shards:
     )
 
 
-class _Readers(dict):
-  """Readers by number of their shard, each made when it is first asked for."""
-
-  def __init__(self, directory: Path, files: tuple[str, ...]):
-    super().__init__()
-    self._directory, self._files = directory, files
-
-  def __missing__(self, shard: int):
-    path = self._directory / self._files[shard]
-    self[shard] = records.reader(path, _READER_OPTIONS)
-    return self[shard]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Photographs:
   """A store of images in shards, of which training sees random parts.
 
   Attributes:
-    views: reads them: `Shards.views`, or `workers.Pool.views`.
-    table: shard, position and checksum of each image (`ROW`).
+    views: `Shards.views` or `workers.Pool.views`.
+    table: rows of `ROW`.
     size: side of the square views.
   """
 
@@ -391,10 +365,10 @@ class Photographs:
     return True
 
   def checksum(self, rows: Rows, start: int = 0) -> int:
-    """Changes with the files of the images, their order and the size of views."""
+    """Checksum of the image files, their order and the size of views."""
     crcs = np.append(self.table["crc"][rows], np.uint32(self.size))
     return zlib.crc32(np.ascontiguousarray(crcs).data, start)
 
   def read(self, rows: Rows, draws: Draws | None = None) -> Pixels:
-    """Images in the order of `rows`: their middle, or random parts."""
+    """The middle of the images in `rows`, or random parts with `draws`."""
     return self.views(self.table[rows], draws)

@@ -1,4 +1,4 @@
-"""Several processes read a data set: each decodes a share, then all have all."""
+"""Lets several processes read a data set: each decodes a share, then all get all."""
 
 from collections.abc import Callable, Iterable, Iterator
 import contextlib
@@ -9,14 +9,14 @@ import numpy as np
 
 from mnemonics_jax.data.dataset import DataError
 
-_BLOCK_BYTES = 2**26  # What is under way at a time.
+_BLOCK_BYTES = 2**26  # Exchanged at a time.
 _TEXT_BYTES = 2048  # Of each part of an error; the rest is cut off.
 
 
 class Share(NamedTuple):
-  """Which rows of a data set this process decodes, and how it gets the rest.
+  """The rows of a data set that this process decodes, and how it gets the rest.
 
-  The default is the only process: it decodes everything. All processes call
+  By default there is one process, which decodes everything. All processes must call
   the same methods in the same order, within `relay_errors`.
 
   Attributes:
@@ -78,6 +78,13 @@ class Share(NamedTuple):
     digests = self._checked_gather(np.frombuffer(digest.digest(), np.uint8))
     return bool((digests == digests[0]).all())
 
+  def check_equal(self, parts: Iterable[bytes], problem: str) -> None:
+    """Refuses data of which another process has other bytes."""
+    if not self.all_equal(parts):
+      raise DataError(
+        "data_dir", f"{problem} on another machine", "all must see the same"
+      )
+
   def first_process_first(self, work: Callable[[], None]) -> None:
     """Process 0 works first: others may find what it leaves on a common disk."""
     if self.index == 0:
@@ -91,7 +98,7 @@ class Share(NamedTuple):
     return self.all_gather(array)
 
   def _raise_relayed(self):
-    """Raises what another process has failed with, instead of going on."""
+    """Raises the error of another process."""
     for rows in self._gather_errors("", "", ""):
       parts = [
         row.tobytes().rstrip(b"\0").decode(errors="ignore") for row in rows
@@ -100,7 +107,7 @@ class Share(NamedTuple):
         raise _RelayedError(*parts)
 
   def _gather_errors(self, *parts):
-    """Of every process field, problem and fix, which are empty if all is well."""
+    """Field, problem and fix of every process; empty without an error."""
     encoded = [part.encode(errors="replace")[:_TEXT_BYTES] for part in parts]
     padded = b"".join(text.ljust(_TEXT_BYTES, b"\0") for text in encoded)
     return self.all_gather(np.frombuffer(padded, np.uint8).reshape(3, -1))

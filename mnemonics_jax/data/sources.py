@@ -1,9 +1,9 @@
-"""The data sets by name: where each comes from, and what to say about it.
+"""The data sets by name: how to load each, and how flags and reports describe it.
 
-For flags, help and reports, which must not wait for what reads images: nothing is
-imported before a data set is loaded. A new one is a module with a function
-`load(data_dir, *, cache_dir, report, share)`, which may take options of its own
-and returns a `Dataset`, and an entry in `SOURCES`.
+A new data set is an entry in `SOURCES` and a module with a function
+`load(data_dir, *, cache_dir, report, share)`. It may take options of its own and
+returns a `Dataset`. The module is imported when the data set is loaded, so that
+flags and help need not wait for it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-  """A setting that one data set has.
+  """A setting of one data set.
 
   Attributes:
     kind: `bool`, `int`, `float` or `str`.
@@ -24,7 +24,7 @@ class Option(NamedTuple):
 
 
 class Source(NamedTuple):
-  """A data set in words, and the module that loads it.
+  """A data set: its description, and the module that loads it.
 
   Attributes:
     module: has the function that loads it.
@@ -121,5 +121,5 @@ SOURCES = {
 
 
 def title_of(name: str) -> str:
-  """What people call a data set; one that is not known here has its own name."""
+  """The title of a data set; its name if it is not in `SOURCES`."""
   return SOURCES[name].title if name in SOURCES else name

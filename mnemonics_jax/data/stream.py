@@ -1,7 +1,7 @@
-"""The stream of classes: gives each phase its own data and nothing else.
+"""Cuts a data set into phases, each of which gets its own data and nothing else.
 
-`stream` cuts a data set into phases. `for_tuning` holds out training images to
-test on; `Extension` puts new classes behind those of a run.
+`stream` follows the usual protocol. `for_tuning` tests on held-out training images.
+`Extension` adds new classes to those of a run.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from mnemonics_jax.errors import check_count
 
 
 class PhaseData(NamedTuple):
-  """What one phase may look at.
+  """The data of one phase.
 
   Attributes:
     images: training images of the new classes (of all seen ones if the method
@@ -37,7 +37,7 @@ class PhaseData(NamedTuple):
 
 
 class StreamShape(NamedTuple):
-  """All that decides the sizes of arrays in a run; hashable.
+  """The sizes of a stream, which decide those of a run's arrays; hashable.
 
   Attributes:
     class_sizes: training images of each class, in learned order.
@@ -140,7 +140,7 @@ class ClassStream:
 
   @property
   def shape(self) -> StreamShape:
-    """What a configuration needs to know of the data, without the data."""
+    """The sizes that a configuration needs."""
     return StreamShape(
       self.class_sizes, self.classes_per_phase, self.image_shape, self.joint
     )
@@ -207,9 +207,9 @@ def _concatenate(rows_by_class, start, stop):
 
 
 def for_tuning(dataset: Dataset, fraction: float) -> Dataset:
-  """Trains on a part of the training images and tests on the rest of them.
+  """Replaces the test images by held-out training images.
 
-  Whatever is chosen by such tests has not seen the test images.
+  Settings that are chosen by such tests have not seen the test images.
 
   Args:
     dataset: all images; its test images are left out.
@@ -249,10 +249,10 @@ def for_tuning(dataset: Dataset, fraction: float) -> Dataset:
 
 
 class Extension(ClassStream):
-  """The phases of a run, which are over, and more with the classes it lacks.
+  """The finished phases of a run, followed by phases with new classes.
 
-  Of classes that were learned before, a data set gives test images only, and
-  perhaps not of all of them. New classes arrive by name.
+  New classes are those whose names the run does not know. Of learned classes, only
+  the test images are used; a data set need not have all of these classes.
 
   Args:
     dataset: images of new classes, perhaps also of learned ones.

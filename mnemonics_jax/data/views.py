@@ -1,8 +1,8 @@
-"""The two views of a photograph that ImageNet is learned and tested with.
+"""The training view and the evaluation view of a photograph.
 
-Training sees a random part of it, resized, mirrored every other time; tests,
-herding and exemplars see its middle. Both as torchvision makes them, which the
-papers use, with Pillow's bilinear filter.
+Training sees a random part, resized, mirrored with probability 1/2. Tests, herding
+and exemplars see the middle. Both are those of torchvision, which the papers use,
+with Pillow's bilinear filter.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,7 @@ _TRIES = 10
 
 
 class Box(NamedTuple):
-  """A part of an image, in its pixels.
-
-  Attributes:
-    left: first column.
-    top: first row.
-    width: number of columns.
-    height: number of rows.
-  """
+  """A part of an image, in pixels."""
 
   left: int
   top: int
@@ -119,13 +112,7 @@ _SPARE = 2
 
 
 class _File(NamedTuple):
-  """A file whose header has been read.
-
-  Attributes:
-    width: of the image.
-    height: of the image.
-    decode: gives it, smaller by a factor if that can be had.
-  """
+  """An image whose header has been read; `decode` may shrink it by a factor."""
 
   width: int
   height: int
@@ -171,7 +158,7 @@ def evaluation_view(
 
 
 def _factor(length: int, wanted: int) -> int:
-  """How much smaller an image may be decoded of which `length` is needed."""
+  """The factor by which `length` pixels may shrink when `wanted` are needed."""
   enough = (f for f in _FACTORS if length // f >= _SPARE * wanted)
   return next(enough, 1)
 
@@ -199,7 +186,7 @@ def _open(encoded: bytes, decoder: str) -> _File:
 
 
 def _open_simplejpeg(encoded: bytes) -> _File | None:
-  """None for what it cannot decode: CMYK, PNG."""
+  """None if simplejpeg cannot decode the file (CMYK, PNG)."""
   import simplejpeg  # pyright: ignore[reportMissingImports]
 
   try:

@@ -4,10 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.conv_model import ALL, apply_fn, change, draw
+from support.conv_model import (
+  ALL,
+  ON_FEATURES,
+  apply_fn,
+  change,
+  draw,
+)
 
 from mnemonics_jax import bilevel
-from mnemonics_jax.bilevel import Exemplars, Features
+from mnemonics_jax.bilevel import BilevelConfig, Exemplars, Features
 from mnemonics_jax.errors import UserError
 
 EXEMPLARS, VARIABLES, (IMAGES, LABELS) = draw(np.float32)
@@ -184,3 +190,86 @@ def test_starts_must_be_stacked_variables_and_fit_the_data():
     prepare(VARIABLES)
   with pytest.raises(ValueError, match="one more axis"):
     prepare({"params": VARIABLES["params"]})
+
+
+# Pixels that no model should see, given to the bilevel program.
+
+
+BAD_PIXELS = {"nan": np.nan, "infinite": np.inf, "negative": -0.1, "8 bit": 255}
+
+
+@pytest.mark.parametrize("kind", BAD_PIXELS)
+@pytest.mark.parametrize("where", ["exemplars", "validation data"])
+def test_pixels_that_are_not_in_the_unit_interval(where, kind):
+  good = np.full((4, 2, 2, 3), 0.5, np.float32)
+  bad = good.copy()
+  bad[1, 0, 0, 0] = BAD_PIXELS[kind]
+  labels = np.array([0, 1, 0, 1])
+  exemplars, data = (bad, good) if where == "exemplars" else (good, bad)
+
+  def apply_fn(variables, images):
+    return images.reshape(len(images), -1) @ variables["params"]["w"]
+
+  def optimize(exemplars, data):
+    return bilevel.optimize_exemplars(
+      jax.random.key(0),
+      exemplars,
+      {"params": {"w": np.zeros((12, 2), np.float32)}},
+      data,
+      apply_fn=apply_fn,
+      config=bilevel.BilevelConfig(epochs=0),
+    )
+
+  advice = "divide" if np.isfinite(BAD_PIXELS[kind]) else "look at where"
+  with pytest.raises(ValueError, match=rf"{where}.* \[0, 1\]; {advice}"):
+    optimize(bilevel.Exemplars(exemplars, labels), (data, labels))
+  # Rows that are masked out may hold anything.
+  mask = np.array([True, False, True, True])
+  optimize(
+    bilevel.Exemplars(exemplars, labels, mask),
+    bilevel.Exemplars(data, labels, mask),
+  )
+
+
+# Settings of the bilevel program: defaults and refusals.
+
+
+@pytest.mark.parametrize(
+  ("field", "value"),
+  [
+    ("scope", "body"),
+    ("inner_steps", -1),
+    ("inner_steps", 2.5),
+    ("inner_steps", 2.0),
+    ("epochs", 1.5),
+    ("steps_per_epoch", 0.5),
+    ("batch_size", 10.0),
+    ("inner_batch_size", "4"),
+    ("truncate", 1.5),
+    ("inner_lr", -0.1),
+    ("inner_lr", float("nan")),
+    ("outer_lr", -1e-9),
+    ("outer_lr", float("inf")),
+    ("max_change", 1.5),
+    ("max_change", float("nan")),
+  ],
+)
+def test_config_refuses_nonsense(unchecked, field, value):
+  with pytest.raises(UserError, match=f"`{field}={value}`") as error:
+    BilevelConfig(**{field: value})
+  assert error.value.field == field
+
+
+def test_counts_may_be_numpy_integers(unchecked):
+  assert BilevelConfig(inner_steps=np.int64(3)).inner_steps == 3
+
+
+def test_config_defaults_suit_the_functions_given():
+  plain = BilevelConfig().resolve()
+  assert (plain.scope, plain.inner_lr, plain.batch_size) == ("all", 0.02, 128)
+  head = BilevelConfig(**ON_FEATURES).resolve()
+  assert (head.scope, head.inner_lr, head.batch_size) == ("head", 1.0, 4096)
+  paper = BilevelConfig.paper(remat="nested")
+  assert (paper.inner_steps, paper.inner_lr, paper.outer_lr) == (50, 0.01, 0.01)
+  assert (paper.epochs, paper.max_change, paper.scope) == (50, None, "all")
+  assert hash(paper) == hash(BilevelConfig.paper(remat="nested"))

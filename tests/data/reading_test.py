@@ -9,7 +9,7 @@ import time
 import numpy as np
 from PIL import Image, ImageFile
 import pytest
-from support import data_files
+from support import data_files, imagenet
 from support.data_files import BLUE, RED, save_image
 
 from mnemonics_jax import data
@@ -242,3 +242,20 @@ def test_huge_images_are_refused_undecoded(tmp_path, monkeypatch, kind, size):
     data.load("folder", images, strict=True, cache_dir=tmp_path / "cache")
   assert re.search(rf"train/cat/bomb\.{kind}: .*pixels", str(error.value))
   assert max(largest) == 20 * 16
+
+
+def test_a_file_is_checked_to_its_end():
+  """Pillow takes the zeros of a half-copied photograph for grey pixels."""
+  rng = np.random.default_rng(0)
+  photo = Image.fromarray(rng.integers(0, 256, (375, 500, 3), np.uint8))
+  whole = imagenet.encode(photo)
+  for fine in (whole, whole + bytes(99), imagenet.encode(photo, "PNG")):
+    reading.check(fine)
+  for cut in (len(whole) // 4, len(whole) // 2, len(whole) - 2000):
+    zeros = bytes(len(whole) - cut)
+    with pytest.raises((ValueError, OSError), match=r"its end is miss|truncat"):
+      reading.check(whole[:cut] + zeros)
+    with pytest.raises(OSError, match="truncated"):
+      reading.check(whole[:cut])
+  tiny = imagenet.encode(photo.resize((3, 2)))
+  reading.check(tiny)

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import native_cache
+from support import compilations
 
 ROOT = Path(__file__).parents[2]
 QUICK = (
@@ -18,7 +18,7 @@ QUICK = (
 
 
 def _call(name, *flags, cwd):
-  native_cache.share(cwd / ".cache")
+  compilations.share_kernels(cwd / ".cache")
   return subprocess.run(
     [sys.executable, "-m", f"experiments.{name}", *map(str, flags)],
     cwd=cwd,

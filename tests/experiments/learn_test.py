@@ -6,7 +6,7 @@ from pathlib import Path
 import subprocess
 import sys
 
-from support import native_cache
+from support import compilations
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ registry.AUGMENTATIONS["darker"] = registry.Entry("own:DARKER", "an eighth less 
 
 
 def _call(*arguments, cwd):
-  native_cache.share(cwd / ".cache")
+  compilations.share_kernels(cwd / ".cache")
   return subprocess.run(
     [
       sys.executable,

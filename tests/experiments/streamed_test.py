@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from PIL import Image
 import pytest
-from support import imagenet, interrupted, native_cache
+from support import compilations, imagenet, interrupted
 
 from mnemonics_jax.data.imagenet import all_wnids
 from mnemonics_jax.runs import checkpoint
@@ -32,7 +32,7 @@ METHODS = {
 def home(tmp_path_factory):
   """Where commands run; what one compiles the next one finds."""
   home = tmp_path_factory.mktemp("home")
-  native_cache.share(home / "cache")
+  compilations.share_kernels(home / "cache")
   return home
 
 

@@ -71,13 +71,9 @@ def test_questions_that_cannot_be_answered(learned):
   [
     ("network", "resnet9", "choose one of resnet18, resnet32, resnet8"),
     ("method", "lucyr", "lucir"),
-    ("exemplars", "best", "herding"),
     ("memory", "twenty", "per_class:N"),
     ("preset", "long", "paper, fast, short, best, smoke"),
     ("augment", "flop", "crop_flip"),
-    ("finetune", "tail", "none, head, all"),
-    ("transfer", "up", "in_out"),
-    ("init_exemplars", "best", "random"),
     ("seed", -1, "whole number"),
   ],
 )

@@ -6,13 +6,26 @@ import inspect
 import jax
 import numpy as np
 import pytest
-from support import compilations, saved_learner
+from support import compilations, saved_learner, tiny
 from support.learners import PHASES, Flat, learn, make, same
 from support.saved_learner import QUICK, images, pictures
 
-from mnemonics_jax import Learner, memory, methods, phase, registry, runs
+from mnemonics_jax import (
+  Learner,
+  UserError,
+  memory,
+  methods,
+  phase,
+  registry,
+  runs,
+)
+from mnemonics_jax.identity import identity
 from mnemonics_jax.learner.known import resized
-from mnemonics_jax.progress import StepReport, ignore
+from mnemonics_jax.methods import LwF
+from mnemonics_jax.phase import Schedule
+from mnemonics_jax.progress import ignore
+from mnemonics_jax.settings import resolve
+from mnemonics_jax.settings.build import build
 
 
 def test_names_and_order_of_arguments_are_fixed():
@@ -38,26 +51,6 @@ def test_names_and_order_of_arguments_are_fixed():
     for name in ("predict", "predict_proba", "evaluate")
   ]
   assert all(p.kind == p.KEYWORD_ONLY for p in readouts)
-
-
-def test_a_learner_has_every_setting_of_a_phase():
-  settings = {field.name for field in dataclasses.fields(phase.Config)}
-  assert settings - {f.name for f in dataclasses.fields(Learner)} == {"shape"}
-
-
-@pytest.mark.parametrize("preset", registry.PRESETS)
-def test_presets_are_fields_of_a_configuration(preset):
-  config = Learner("resnet8", preset=preset, memory="per_class:20")._config(
-    saved_learner.network(), (2,), np.array([0, 1]), None
-  )
-  assert (config.exemplars == "mnemonics") == (preset in ("paper", "smoke"))
-  assert (config.transfer == "in_out") == (preset == "paper")
-  own = dataclasses.replace(
-    Learner("resnet8", preset=preset, memory="per_class:20"),
-    finetune="none", train=QUICK["train"],
-  )  # fmt: skip
-  config = own._config(saved_learner.network(), (2,), np.array([0, 1]), None)
-  assert config.finetune == "none" and config.train == QUICK["train"]
 
 
 def test_a_preset_may_say_what_is_kept():
@@ -243,13 +236,6 @@ def test_what_a_phase_measured_is_in_its_result():
   assert same(known.state.variables, without.state.variables)
 
 
-def test_progress_is_heard():
-  heard = []
-  make().learn(None, *pictures(cat=4, dog=4), report=heard.append)
-  stages = {event.stage for event in heard if isinstance(event, StepReport)}
-  assert {"train", "finetune"} <= stages
-
-
 def test_progress_is_shown_by_default(capsys):
   make().learn(None, *pictures(cat=4, dog=4))
   out, err = capsys.readouterr()
@@ -311,3 +297,58 @@ def test_old_classes_may_have_more_to_adjust_than_new_ones_keep():
   known = learn(learner, None, "cat dog", each=6)
   known = learn(learner, known, "owl fox bee", each=6)
   assert known.state.memory.counts[:5].tolist() == [2] * 5
+
+
+# Settings and presets are those of commands.
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), np.uint8)
+
+
+def config(**settings):
+  """What a learner would do with three new classes."""
+  learner = Learner("resnet8", **settings)
+  network = learner._network(IMAGES)
+  return learner._config(network, (3,), np.repeat(np.arange(3), 2), None)
+
+
+@pytest.mark.parametrize("preset", registry.PRESETS)
+def test_a_learner_does_what_the_command_of_the_same_preset_does(preset):
+  """With rates and epochs for CIFAR-100, and exemplars drawn once an epoch."""
+  same_memory = {"memory": "per_class:20"}
+  given = {"net": "resnet8", "rehearsal": "once", "phases": 3, **same_memory}
+  run = resolve("cifar100", preset, given)
+  theirs, _ = build(run, tiny.dataset(classes=6, train=60))
+  ours = config(preset=preset, **same_memory)
+  same = {
+    field.name: getattr(ours, field.name) == getattr(theirs, field.name)
+    for field in dataclasses.fields(ours)
+  }
+  for name in ("memory", "shape", "network"):  # They depend on the images.
+    same.pop(name)
+  relu = lambda config: config.network.module.last_relu
+  assert relu(ours) == relu(theirs)
+  assert all(same.values()), same
+  assert identity(ours.base) == identity(theirs.base)
+
+
+def test_single_settings_are_keywords():
+  ours = config(epochs=3, learning_rate=0.2, less_forget=7.0, max_change=4)
+  assert (ours.train.epochs, ours.train.learning_rate) == (3, 0.2)
+  assert ours.base.learning_rate == 0.2
+  assert ours.method.less_forget_base == 7.0
+  assert ours.bilevel.max_change == 4
+
+
+def test_a_setting_beside_a_value_that_has_its_own_is_refused():
+  with pytest.raises(UserError, match="`epochs` has no effect with a value"):
+    Learner(epochs=3, train=Schedule(2))
+  Learner(batch_size=16, train=Schedule(2))  # It is that of phase 0, too.
+  with pytest.raises(UserError, match="`distill` has no effect with a value"):
+    Learner(distill=False, method=LwF())
+
+
+def test_a_preset_keeps_as_many_raw_images_of_every_size():
+  learner = Learner(preset="best")
+  assert learner._policy((32, 32, 3))[0].bytes == 61440
+  assert learner._policy((64, 64, 3))[0].bytes == 245760
+  assert learner._policy((28, 20, 1))[0].bytes == 20 * 28 * 20

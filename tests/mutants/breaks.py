@@ -216,7 +216,7 @@ _LIBRARY = PHASE | {
     ],
   ),
   "bilevel/optimize.py": (
-    ("bilevel/adjust_test.py", "bilevel/data_test.py"),
+    ("bilevel/optimize_test.py", "bilevel/data_test.py"),
     [
       ("rows[part::parts]", "rows[part * size : (part + 1) * size]"),
       ("if other != part]", "]"),

@@ -12,7 +12,7 @@ import sys
 import jax
 import numpy as np
 import pytest
-from support import data_files, native_cache
+from support import compilations, data_files
 
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.parallel import processes
@@ -93,7 +93,7 @@ _DIGITS = ["experiments.digits", *_SMALL, "--adjust"]
 
 def _start(command, workdir, *flags, devices=1, cache=None):
   if cache:
-    native_cache.share(cache)
+    compilations.share_kernels(cache)
   count = f"--xla_force_host_platform_device_count={devices}"
   return subprocess.Popen(
     [

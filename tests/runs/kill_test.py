@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from support import interrupted, library_run, native_cache
+from support import compilations, interrupted, library_run
 
 ROOT = Path(__file__).parents[2]
 FLAGS = (
@@ -22,7 +22,7 @@ FLAGS = (
 
 def _start(arguments: list[str], home: Path) -> subprocess.Popen:
   """Python, with one stream for all it says."""
-  native_cache.share(home / ".cache")
+  compilations.share_kernels(home / ".cache")
   return subprocess.Popen(
     [sys.executable, *arguments],
     cwd=home,

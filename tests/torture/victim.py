@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from support import native_cache
+from support import compilations
 from torture.schedules import Attack, Run
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ class Victim:
 
   def start(self, limit: int | None = None) -> list[subprocess.Popen]:
     """Its processes; `limit` is the largest file that they may write."""
-    native_cache.share(self.caches)
+    compilations.share_kernels(self.caches)
     command = [sys.executable, "-m", "experiments.digits", *self.run.flags]
     command += [f"--workdir={self.workdir}", f"--stream={self.stream}"]
     count, several = self.run.processes, []

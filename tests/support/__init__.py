@@ -1,4 +1,4 @@
-"""How annotations are checked while tests run."""
+"""What tests share. Annotations are checked by `check` while they run."""
 
 from beartype import BeartypeConf, beartype
 
