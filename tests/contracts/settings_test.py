@@ -317,7 +317,6 @@ def test_what_is_recommended_is_what_was_measured(preset, study, name):
     (dict(method="e2e"), dict(finetune="all")),
     (dict(method="e2e", finetune="none"), dict(finetune="none")),
     (dict(method="lwf"), dict(finetune="head")),
-    (dict(learning_rate=0.3), dict(base_learning_rate=None)),
   ],
 )
 def test_given_settings_decide_others(given, expected):
@@ -332,6 +331,11 @@ def test_given_settings_decide_others(given, expected):
     "in_out",
     "all",
   )
+
+
+def test_a_rate_that_is_given_is_that_of_phase_0_too():
+  rate = lambda given: resolve("cifar100", "fast", given).base_learning_rate
+  assert rate({}) == 0.2 and rate(dict(learning_rate=0.3)) is None
 
 
 def built(**changes):
