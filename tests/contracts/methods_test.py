@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import by_hand, compilations, journals, tiny
+from support import compilations, journals, tiny
 
 from mnemonics_jax import methods, phase, registry
 from mnemonics_jax.identity import identity, restore
@@ -114,18 +114,18 @@ def test_it_can_be_written_down(name):
 @every_method
 def test_its_loss_reads_seen_classes_alone(name):
   """And without a teacher it is right to name the truth."""
-  method, unseen = methods.METHODS[name](), ~by_hand.CLASSES.seen
+  method, unseen = methods.METHODS[name](), ~tiny.CLASSES.seen
 
   def loss(logits, teacher):
-    student = by_hand.STUDENT._replace(logits=logits, cosines=logits / 10)
-    return method.loss(student, teacher, by_hand.LABELS, by_hand.CLASSES)[0]
+    student = tiny.STUDENT._replace(logits=logits, cosines=logits / 10)
+    return method.loss(student, teacher, tiny.LABELS, tiny.CLASSES)[0]
 
-  for teacher in (None, by_hand.TEACHER):
-    gradient = jax.grad(loss)(by_hand.STUDENT.logits, teacher)
+  for teacher in (None, tiny.TEACHER):
+    gradient = jax.grad(loss)(tiny.STUDENT.logits, teacher)
     assert jnp.isfinite(gradient).all()
     assert not gradient[:, unseen].any()
-  gradient = jax.grad(loss)(by_hand.STUDENT.logits, None)
-  assert gradient[0, by_hand.LABELS[0]] < 0
+  gradient = jax.grad(loss)(tiny.STUDENT.logits, None)
+  assert gradient[0, tiny.LABELS[0]] < 0
 
 
 @every_method

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.by_hand import (
+from support.tiny import (
   CE,
   CLASSES,
   KD,

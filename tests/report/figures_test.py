@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 import pytest
 from support import report_fixture
-from support.mapped_run import write as write_mapped
+from support.report_fixture import write_mapped
 
 from mnemonics_jax import report
 from mnemonics_jax.report import draw, lines, maps, page, pictures

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support import report_fixture
-from support.mapped_run import write
+from support.report_fixture import write_mapped as write
 
 from mnemonics_jax.report import maps
 from mnemonics_jax.runs.results import load_run

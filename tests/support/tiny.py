@@ -1,13 +1,15 @@
-"""A data set that is learned in seconds, and a configuration that learns it."""
+"""A data set that is learned in seconds, and outputs whose losses are known by hand."""
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from mnemonics_jax import augment, methods, networks, phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data import ClassStream, Dataset
 from mnemonics_jax.memory import PerClass
+from mnemonics_jax.nn.model import Outputs
 
 SCHEDULE = phase.Schedule(
   epochs=8, learning_rate=0.05, milestones=(6,), batch_size=16
@@ -70,3 +72,36 @@ def setup(
   )
   config = phase.Config(network, method, stream.shape, **(fields | options))
   return config, stream
+
+
+# One student and one teacher, and their losses.
+
+C = 4
+CLASSES = methods.Classes(
+  old=jnp.array([True, True, False, False]),
+  new=jnp.array([False, False, True, False]),
+)
+
+
+def masks(n_old: int, n_new: int, total: int) -> methods.Classes:
+  """The first classes are old, the next ones new."""
+  index = np.arange(total)
+  old = index < n_old
+  return methods.Classes(
+    jnp.asarray(old), jnp.asarray((index < n_old + n_new) & ~old)
+  )
+
+
+def outputs(odds, features=((1.0, 0.0),)) -> Outputs:
+  """Outputs whose softmax has these odds."""
+  logits = jnp.log(jnp.asarray(odds))
+  return Outputs(jnp.asarray(features), logits, logits / 10)
+
+
+# Student 1:2:1, truth class 1; over the old classes at τ = 2 it says 1:√2.
+STUDENT = outputs([[1.0, 2.0, 1.0, 50.0]])
+# Teacher 4:1 over the old classes, 2:1 at τ = 2.
+TEACHER = outputs([[4.0, 1.0, 1.0, 1.0]], [[0.6, 0.8]])
+LABELS = jnp.array([1])
+CE = np.log(2)
+KD = -(2 / 3 * np.log(1 / (1 + 2**0.5)) + 1 / 3 * np.log(2**0.5 / (1 + 2**0.5)))
