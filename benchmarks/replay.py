@@ -5,7 +5,7 @@
 
 Phase 0 is learned once for each seed. Each form of exemplars then makes a memory of
 its own, and goes through the same imitation of a next phase: rotated images are the
-new classes (`phase/imitation.py`), trained with the method's own loss. They are
+new classes (`exemplars/future.py`), trained with the method's own loss. They are
 others than those for which `drifted` and `imitated` exemplars are learned, and turned
 by another angle. What counts is the loss on images of the first classes afterwards.
 Those are held-out training images: choosing a form by it looks at no test image.
@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks import measure
 from mnemonics_jax import data, phase, protocol
+from mnemonics_jax.exemplars.future import next_phase
 from mnemonics_jax.losses import cross_entropy
-from mnemonics_jax.phase import imitation
 from mnemonics_jax.settings import Settings, presets
 from mnemonics_jax.settings.build import build
 
@@ -125,7 +125,7 @@ def after_a_next_phase(
     start, stream[0], config, train=lambda *_: base
   )
   now = phase.Phase(start, stream[0], config)
-  follow = imitation.next_phase(
+  follow = next_phase(
     now,
     state.variables,
     state.memory,

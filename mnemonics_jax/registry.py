@@ -156,10 +156,21 @@ CODECS = {
 }
 
 EXEMPLARS = {
-  "random": "chosen among the images of a class at random",
-  "herding": "chosen so that their mean feature is that of the class",
-  "selected": "chosen among the images by a score that bilevel optimisation learns",
-  "mnemonics": "learned by bilevel optimisation",
+  "random": Entry(
+    "mnemonics_jax.exemplars.choose:Random",
+    "chosen among the images of a class at random",
+  ),
+  "herding": Entry(
+    "mnemonics_jax.exemplars.choose:Herding",
+    "chosen so that their mean feature is that of the class",
+  ),
+  "selected": Entry(
+    "mnemonics_jax.exemplars.choose:Selected",
+    "chosen among the images by a score that bilevel optimisation learns",
+  ),
+  "mnemonics": Entry(
+    "mnemonics_jax.exemplars.learn:Learned", "learned by bilevel optimisation"
+  ),
 }
 # What learned exemplars begin with: those that are chosen.
 INIT_EXEMPLARS = ("random", "herding")

@@ -5,7 +5,7 @@ import os.path
 import numpy as np
 import pytest
 
-from mnemonics_jax import registry
+from mnemonics_jax import exemplars, registry
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.nn.augment import AUGMENTATIONS
 from mnemonics_jax.phase import config
@@ -39,6 +39,8 @@ def test_weight_transfers_can_be_made():
 def test_learned_exemplars_begin_with_chosen_ones():
   learned = {"mnemonics", "selected"}
   assert set(registry.INIT_EXEMPLARS) == set(registry.EXEMPLARS) - learned
+  for name in registry.EXEMPLARS:
+    assert issubclass(exemplars.STRATEGIES[name], exemplars.Strategy)
 
 
 @pytest.mark.parametrize("name", registry.AUGMENTATIONS)

@@ -1,6 +1,4 @@
-"""Which images to keep of a class, without learning any: random and herding."""
-
-from collections.abc import Iterable
+"""Herding: a few images whose mean feature is that of their class."""
 
 from jaxtyping import Float, Int
 import numpy as np
@@ -9,13 +7,6 @@ import numpy as np
 def normalize(x: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
   """x / ‖x‖ along the last axis; zeros stay zeros."""
   return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-
-
-def random(
-  rng: np.random.Generator, images: int, count: int
-) -> Int[np.ndarray, " count"]:
-  """`count` different indices below `images`."""
-  return rng.permutation(images)[:count]
 
 
 def herding(
@@ -44,30 +35,3 @@ def herding(
     free[pick] = False
     weight += mean - x[pick]
   return np.asarray(picks, np.int64)
-
-
-def select(
-  rng: np.random.Generator,
-  features: Float[np.ndarray, "n d"] | np.ndarray,
-  labels: Int[np.ndarray, " n"],
-  classes: Iterable[int],
-  *,
-  strategy: str,
-  allowance: int,
-  toward: Float[np.ndarray, "n d"] | None = None,
-) -> Int[np.ndarray, " picks"]:
-  """Rows of the images that become exemplars, at most `allowance` per class.
-
-  Only herding looks at features, of the images as they will be kept; `toward`
-  has those of the images as they are, if they differ.
-  """
-  picks = []
-  for label in classes:
-    rows = np.flatnonzero(labels == label)
-    if strategy == "herding":
-      mean_of = None if toward is None else toward[rows]
-      chosen = herding(features[rows], allowance, mean_of)
-    else:
-      chosen = random(rng, len(rows), allowance)
-    picks.append(rows[chosen])
-  return np.concatenate(picks)

@@ -58,15 +58,6 @@ class Model:
     params = {"backbone": variables["params"], "head": head}
     return {"params": params, "batch_stats": variables.get("batch_stats", {})}
 
-  def features(
-    self,
-    variables: Variables,
-    images: Float[Array, "n h w c"],
-    train: bool = False,
-  ) -> tuple[Float[Array, "n d"], PyTree]:
-    """Features and the batch statistics after this batch."""
-    return self.network.features(_backbone(variables), images, train)
-
   def apply(
     self,
     variables: Variables,
@@ -75,7 +66,7 @@ class Model:
   ) -> tuple[Outputs, PyTree]:
     """Outputs and the batch statistics after this batch."""
     features, batch_stats = self.network.features(
-      _backbone(variables), images, train
+      backbone(variables), images, train
     )
     return self.read_out(variables, features), batch_stats
 
@@ -87,7 +78,8 @@ class Model:
     return Outputs(features, *scores)
 
 
-def _backbone(variables):
+def backbone(variables: Variables) -> Variables:
+  """The network's own variables."""
   return variables | {"params": variables["params"]["backbone"]}
 
 

@@ -369,10 +369,3 @@ class Config(settings.Phase):
   def learned(self) -> bool:
     """Whether new exemplars are learned."""
     return self.exemplars == "mnemonics"
-
-  @property
-  def chosen(self) -> str:
-    """How exemplars are chosen among the images, before any learning."""
-    if self.exemplars == "selected":
-      return "herding"  # Its candidates.
-    return self.init_exemplars if self.learned else self.exemplars

@@ -7,21 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mnemonics_jax import bilevel
+from mnemonics_jax import bilevel, exemplars
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import StreamShape
+from mnemonics_jax.exemplars.learn import adjusting_work
+from mnemonics_jax.exemplars.level import exemplar_level
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase.config import Config
-from mnemonics_jax.phase.imitation import DRIFT_EPOCHS
-from mnemonics_jax.phase.level import (
-  IMITATED_BATCH,
-  exemplar_level,
-  imitated_level,
-)
 from mnemonics_jax.phase.run import begin_run
-
-# A teacher's forward pass adds a third to a step.
-_WITH_TEACHER = 4 / 3
+from mnemonics_jax.phase.sgd import WITH_TEACHER
 
 
 def phase_work(config: Config) -> list[float]:
@@ -29,6 +23,7 @@ def phase_work(config: Config) -> list[float]:
   assert isinstance(config.shape, StreamShape)
   sizes, work, seen = config.shape.class_sizes, [], 0
   kept = lambda classes: memory_lib.kept(config.memory, classes, max(sizes))
+  strategy = exemplars.strategy(config)
   split = config.shape.classes_per_phase
   for phase, arriving in enumerate(split):
     old, seen = seen, seen + arriving
@@ -37,49 +32,17 @@ def phase_work(config: Config) -> list[float]:
       pool, cost = sum(sizes[:seen]), 1.0
     else:
       pool = sum(sizes[old:seen]) + kept(old)
-      cost = _WITH_TEACHER if phase else 1.0
+      cost = WITH_TEACHER if phase else 1.0
     batch = schedule.batch_size
     steps = cost * schedule.epochs * schedule.steps(pool)
-    chunks = lambda classes: math.ceil(
-      classes / (config.exemplar_chunk or classes)
-    )
-    if config.learned:
-      exemplars = kept(seen) / seen * arriving
-      old_ones = kept(old) if config.validate_on == "all" else 0
-      valid = sum(sizes[old:seen]) + old_ones
-      counts = exemplars, valid, chunks(arriving)
-      steps += _meta_work(config, *counts, imitate=config.imitate) / batch
-      if config.drift and seen < sum(split):  # Copies begin an imitated phase.
-        coming = min(arriving, split[phase + 1])
-        pool = sum(sizes[old : old + coming]) + kept(seen)
-        short = min(config.train.epochs, DRIFT_EPOCHS) * config.train.steps(
-          pool
-        )
-        steps += _WITH_TEACHER * config.drift * short
+    steps += strategy.work(config, phase)
     if config.adjust and old and not config.method.joint:
-      others = kept(old) * (1 - 1 / config.adjust_parts)
-      steps += _meta_work(config, kept(old), others, chunks(old)) / batch
+      steps += adjusting_work(config, kept(old), old) / batch
     if config.finetune != "none" and not config.method.joint:
       cost = 1.0 if config.finetune == "all" else 1 / 3
       steps += cost * config.balance.epochs * config.balance.steps(kept(seen))
     work.append(steps)
   return work
-
-
-def _meta_work(config, exemplars, data, chunks, imitate=False):
-  """Images that the exemplar level passes forward and backward."""
-  exemplars, data = exemplars / chunks, data / chunks
-  level = exemplar_level(config).config
-  if imitate:
-    level = imitated_level(config).config
-    exemplars = 2 * IMITATED_BATCH
-  meta_steps = level.steps_per_epoch or math.ceil(data / level.batch_size)
-  assert level.batch_size is not None  # `resolve` has filled it in.
-  passes = exemplars
-  if not level.on_features:
-    # An inner step costs its gradient and the gradient through it.
-    passes = 4 * exemplars * level.inner_steps + level.batch_size
-  return chunks * level.epochs * meta_steps * passes
 
 
 # A network stores no more than this for a pixel's gradient through it.

@@ -5,14 +5,14 @@ import functools
 
 import jax
 
+from mnemonics_jax import exemplars
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.stream import PhaseData
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import draws, exemplars
+from mnemonics_jax.phase import draws
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Journal, Phase, Stage
 from mnemonics_jax.phase.evaluate import evaluate_phase
-from mnemonics_jax.phase.meta_loop import Change
 from mnemonics_jax.phase.train import finetune, train_model
 from mnemonics_jax.progress import Report, ignore
 from mnemonics_jax.types import PhaseResult, PhaseState, Variables
@@ -72,7 +72,8 @@ def run_phase(
   """
   phase = Phase(state, data, config)
   begin = lambda name: Stage(state.phase, name, report, journal).begin()
-  changes: dict[str, Change] = {}
+  strategy = exemplars.strategy(config)
+  changes: dict[str, exemplars.Change] = {}
 
   # 1. Train Θ on the old exemplars and the new data.
   stage = begin("train")
@@ -83,23 +84,22 @@ def run_phase(
 
   # 2. Choose exemplars of the new classes among their images; learn them.
   stage = begin("exemplars")
-  chosen = exemplars.choose(phase, variables)
+  chosen = strategy.choose(phase, variables)
   images = chosen.images
-  if config.learned:
-    changes["exemplars"] = exemplars.learn(phase, variables, chosen, stage)
-    images = changes["exemplars"].after
+  change = strategy.learn(phase, variables, chosen, stage)
+  if change is not None:
+    changes["exemplars"], images = change, change.after
 
   # 3. Adjust the old exemplars, each part validated by the others.
   memory = state.memory
   if phase.adjusts:
-    changes["adjust"] = exemplars.adjust(phase, variables, begin("adjust"))
-    memory = memory_lib.replace(memory, changes["adjust"].after)
+    change = exemplars.adjust(phase, variables, begin("adjust"))
+    changes["adjust"] = change
+    memory = memory_lib.replace(memory, change.after)
 
   # 4. Store them; a total budget shrinks every class to its new share.
   memory = memory_lib.store(memory, images, chosen.labels)
-  # The first that were picked are the best; others are dropped at random.
-  ordered = config.exemplars in ("herding", "selected")
-  rng = None if ordered else phase.keys.numpy("discard")
+  rng = None if strategy.ordered else phase.keys.numpy("discard")
   apart = functools.partial(draws.held_share, fraction=config.method.holdout)
   memory = memory_lib.discard(
     rng, memory, phase.most(memory.counts), apart, phase.bytes_allowance

@@ -8,7 +8,7 @@ from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
 
 REPORTED = " *"  # Marks the reported read-out wherever a table has both.
-# Meta losses where a codec loses something (phase/meta_loop.py): their columns.
+# Meta losses where a codec loses something (exemplars/learn.py): their columns.
 _CODED = {
   "before": "before",
   "learned": "learned",

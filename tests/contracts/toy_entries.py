@@ -13,6 +13,7 @@ FAMILIES = {
   "networks_test.py": registry.NETWORKS,
   "codecs_test.py": registry.CODECS,
   "readouts_test.py": registry.READOUTS,
+  "strategies_test.py": registry.EXEMPLARS,
 }
 # Its name, what it is, and the test that fails.
 TOYS = {
@@ -48,6 +49,19 @@ TOYS = {
     "toy": ("NearestExemplar", None),
     "toy_unseen": ("Unseen", "test_seen_classes_have_a_score_each"),
     "toy_together": ("Together", "test_images_are_scored_one_by_one"),
+  },
+  "strategies_test.py": {
+    "toy": ("Darkest", None),
+    "toy_twice": (
+      "Twice",
+      "test_exemplars_are_images_of_their_class_or_learned_from_such",
+    ),
+    "toy_lazy": ("Lazy", "test_a_class_keeps_as_many_as_its_budget_allows"),
+    "toy_relative": (
+      "Relative",
+      "test_images_are_judged_as_if_all_were_looked_at_together",
+    ),
+    "toy_moody": ("Moody", "test_a_phase_continues_to_the_bit"),
   },
 }
 

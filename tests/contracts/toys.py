@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemonics_jax import losses
+from mnemonics_jax.exemplars import Strategy
 from mnemonics_jax.memory import Raw
 from mnemonics_jax.methods import Method
 from mnemonics_jax.nn.networks import Network
@@ -202,3 +203,52 @@ class Together(NearestMean):
   def scores(self, features, logits, exemplars, seen):
     features = features - features.mean(0)
     return super().scores(features, logits, exemplars, seen)
+
+
+@dataclasses.dataclass(frozen=True)
+class Darkest(Strategy):
+  """The darkest images of each class."""
+
+  ordered: ClassVar[bool] = True
+
+  def pick(self, rng, look, rows, count):
+    light = look.images[rows].mean((1, 2, 3))
+    return rows[np.argsort(light, kind="stable")[:count]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Twice(Darkest):
+  """The same image again and again."""
+
+  def pick(self, rng, look, rows, count):
+    return np.repeat(super().pick(rng, look, rows, 1), count)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lazy(Darkest):
+  """Fewer than there is room for."""
+
+  def pick(self, rng, look, rows, count):
+    return super().pick(rng, look, rows, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Relative(Strategy):
+  """Those with features unlike the mean of all that are looked at."""
+
+  ordered: ClassVar[bool] = True
+
+  def pick(self, rng, look, rows, count):
+    away = np.linalg.norm(look.features - look.features.mean(0), axis=1)
+    return rows[np.argsort(-away[rows], kind="stable")[:count]]
+
+
+_DRAWS = np.random.default_rng(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Moody(Strategy):
+  """Random images, that nobody can draw again."""
+
+  def pick(self, rng, look, rows, count):
+    return _DRAWS.permutation(rows)[:count]

@@ -1,4 +1,4 @@
-"""Herding against brute force; random choice and rows of several classes."""
+"""Herding against brute force."""
 
 import numpy as np
 
@@ -50,32 +50,3 @@ def test_herding_is_prefix_stable_and_never_repeats():
 
 def test_herding_survives_zero_features_and_large_counts():
   assert sorted(selection.herding(np.zeros((3, 2)), 5)) == [0, 1, 2]
-
-
-def test_random_has_no_repeats():
-  picks = selection.random(np.random.default_rng(0), 10, 6)
-  assert len(set(picks.tolist())) == 6 and max(picks) < 10
-
-
-def test_random_depends_on_the_draw():
-  draws = [
-    tuple(selection.random(np.random.default_rng(seed), 10, 6))
-    for seed in range(20)
-  ]
-  assert len(set(draws)) > 15
-  assert {image for draw in draws for image in draw} == set(range(10))
-
-
-def test_rows_of_each_class_are_its_own():
-  # Classes 1 and 3 lie at rows 1, 3, 5... and 0, 2, 4...
-  labels = np.where(np.arange(20) % 2, 1, 3)
-  features = np.random.default_rng(3).normal(size=(20, 4))
-  for strategy in ("random", "herding"):
-    picks = selection.select(
-      np.random.default_rng(0), features, labels, [1, 3],
-      strategy=strategy, allowance=4,
-    )  # fmt: skip
-    assert labels[picks].tolist() == [1] * 4 + [3] * 4
-    assert len(set(picks.tolist())) == 8
-  ones = np.flatnonzero(labels == 1)
-  assert picks[:4].tolist() == ones[_greedy(features[ones], 4)].tolist()

@@ -66,8 +66,6 @@ _LIBRARY = PHASE | {
       ("np.asarray(normalize(features), np.float64)", "np.asarray(features, np.float64)"),
       ("weight += mean - x[pick]", "weight += mean + x[pick]"),
       ("free[pick] = False", "free[pick] = True"),
-      ("picks.append(rows[chosen])", "picks.append(chosen)"),
-      ("rng.permutation(images)[:count]", "np.arange(images)[:count]"),
     ],
   ),
   "memory/store.py": (

@@ -55,19 +55,36 @@ PHASE = {
       ("normalize(features) @ normalize(means).T", "normalize(features) @ normalize(means)[::-1].T"),
     ],
   ),
-  "phase/exemplars.py": (
-    ("phase/exemplars_test.py",),
+  "exemplars/choose.py": (
+    ("exemplars/choose_test.py",),
     [
       ("data.labels >= phase.classes_old", "data.labels >= 0"),
-      ("[chosen.inputs, old]", "[old, chosen.inputs]"),
-      ('if config.validate_on == "new":', "if False:"),
-      ("rows in (rows[: phase.allowance] for rows in by_class)", "rows in by_class", ("phase/choice_test.py",)),
+      ("[: phase.allowance]", ""),
+      ("rows[rng.permutation(len(rows))[:count]]", "rows[np.arange(len(rows))[:count]]"),
+      ("picks.append(first + strategy", "picks.append(0 * first + strategy", ("contracts/strategies_test.py",)),
     ],
   ),
-  "phase/meta_loop.py": (
-    ("phase/meta_loop_test.py",),
+  "exemplars/learn.py": (
+    ("exemplars/learn_test.py",),
     [
-      ("exemplar_level(phase.config), phase.config.adjust_parts", "exemplar_level(phase.config), 2"),
+      ("[chosen.inputs, old]", "[old, chosen.inputs]"),
+      ('if config.validate_on == "new":', "if False:"),
+      ("level, parts = exemplar_level(config), config.adjust_parts", "level, parts = exemplar_level(config), 2"),
+      ("jax.random.fold_in(key, number), images", "key, images"),
+    ],
+  ),
+  "exemplars/level.py": (
+    ("exemplars/learn_test.py",),
+    [
+      ("_SIGMA = 10.0", "_SIGMA = 1.0"),
+    ],
+  ),
+  "exemplars/future.py": (
+    ("exemplars/future_test.py",),
+    [
+      ('_held(variables["params"], known["rows"])', 'variables["params"]'),
+      ('batch_norm="batch"', 'batch_norm="frozen"'),
+      ("inner_lr=config.train.learning_rate", "inner_lr=None"),
     ],
   ),
   "phase/context.py": (
@@ -129,20 +146,11 @@ PHASE = {
     ("phase/run_test.py",),
     [
       ('"final": final.confusion', '"final": trained.confusion'),
-      ('config.exemplars in ("herding", "selected")', "False"),
-      ("rng = None if ordered else phase", "rng = None if True else phase"),
-      ('memory_lib.replace(memory, changes["adjust"].after)', "memory"),
-      ('    images = changes["exemplars"].after', "    pass"),
+      ("rng = None if strategy.ordered else phase", "rng = None if True else phase", ("contracts/strategies_test.py",)),
+      ("None if strategy.ordered", "None if False", ("contracts/strategies_test.py",)),
+      ("memory_lib.replace(memory, change.after)", "memory"),
+      ('changes["exemplars"], images = change, change.after', 'changes["exemplars"] = change'),
       ("variables, memory, state.key, state.phase + 1", "variables, state.memory, state.key, state.phase + 1"),
-    ],
-  ),
-  "phase/level.py": (
-    ("phase/imitation_test.py",),
-    [
-      ("_SIGMA = 10.0", "_SIGMA = 1.0", ("phase/level_test.py",)),
-      ('_held(variables["params"], known["rows"])', 'variables["params"]'),
-      ('batch_norm="batch"', 'batch_norm="frozen"'),
-      ("inner_lr=rate", "inner_lr=None"),
     ],
   ),
 }  # fmt: skip

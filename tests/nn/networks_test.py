@@ -9,10 +9,10 @@ import optax
 import pytest
 
 from mnemonics_jax import bilevel, methods
+from mnemonics_jax.exemplars.level import Level
 from mnemonics_jax.nn import augment, networks
 from mnemonics_jax.nn.heads import CosineHead
 from mnemonics_jax.nn.model import Model
-from mnemonics_jax.phase.level import Level
 
 
 def _sizes(tree, name):

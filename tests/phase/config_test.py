@@ -8,7 +8,6 @@ from support import tiny
 from mnemonics_jax import UserError, memory, methods, networks, phase
 from mnemonics_jax.data.stream import StreamShape
 from mnemonics_jax.phase import Sizes
-from mnemonics_jax.phase.level import learned_on_features
 
 NETWORK = networks.resnet8(width=4, image_shape=(8, 8, 3))
 # Six classes of different sizes, three of them in phase 0.
@@ -141,16 +140,6 @@ def test_equal_configurations_are_equal_keys():
   assert one == two and hash(one) == hash(two)
   assert dataclasses.replace(one, adjust=True) != two
   assert one.model.classes == 6
-
-
-def test_how_exemplars_come_about():
-  chosen = _config(memory.PerClass(3), exemplars="random")
-  assert not chosen.learned and chosen.chosen == "random"
-  learned = _config(
-    memory.PerClass(3), exemplars="mnemonics", init_exemplars="random"
-  )
-  assert learned.learned and learned.chosen == "random"
-  assert learned_on_features(learned)
 
 
 def test_a_memory_in_bytes_is_not_advised_in_images():

@@ -11,8 +11,8 @@ from support import tiny
 from mnemonics_jax import bilevel, memory, methods, networks, phase
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.data.stream import StreamShape
+from mnemonics_jax.exemplars.level import exemplar_level
 from mnemonics_jax.phase import Schedule, cost
-from mnemonics_jax.phase.level import exemplar_level
 
 LEARNED, _ = tiny.setup(
   methods.LUCIR(),

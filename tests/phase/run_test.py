@@ -8,7 +8,8 @@ import pytest
 from support import compilations, journals, tiny
 
 from mnemonics_jax import memory, methods, phase
-from mnemonics_jax.phase import evaluate, exemplars, run
+from mnemonics_jax.exemplars import choose, learn
+from mnemonics_jax.phase import evaluate, run
 from mnemonics_jax.phase.evaluate import extract
 
 
@@ -175,7 +176,8 @@ def test_images_pass_a_trained_model_once(monkeypatch, made):
   state, _ = phase.run_phase(phase.begin_run(0, config), stream[0], config)
   passed = []
   for module, name in [
-    (exemplars, "extract_features"),
+    (choose, "extract_features"),
+    (learn, "extract_features"),
     (evaluate, "extract_features"),
     (evaluate, "extract"),
   ]:

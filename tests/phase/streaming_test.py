@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from support import tiny
 
-from mnemonics_jax import bilevel, methods, phase
+from mnemonics_jax import bilevel, exemplars, methods, phase
 from mnemonics_jax.data.images import Resident, Stored
 from mnemonics_jax.nn.augment import CropFlip
-from mnemonics_jax.phase import exemplars, feed, train
+from mnemonics_jax.phase import feed, train
 
 ONCE = phase.Schedule(epochs=2, learning_rate=0.05, batch_size=16)
 
@@ -171,18 +171,18 @@ def test_a_chunk_is_validated_by_the_images_of_its_classes(monkeypatch):
   first = phase.Phase(
     phase.begin_run(0, config), _read_from(data, store, store), config
   )
-  valids = []
-
-  def note(phase, key, images, labels, variables, valid, **_):
-    valids.append(valid)
-    nothing = bilevel.History(*np.zeros((len(bilevel.History._fields), 1)))
-    return images, nothing, np.zeros(0)
-
-  monkeypatch.setattr(exemplars.meta_loop, "learn", note)
-  chosen = exemplars.choose(first, first.state.variables)
-  looks = store.times("test").sum()
-  exemplars.learn(first, first.state.variables, chosen)
-  assert [labels.tolist() for _, labels in valids] == [[0] * 12, [1] * 12]
-  assert store.times("test").sum() == looks  # Not before a device wants them.
-  for label, (images, _) in enumerate(valids):
-    np.testing.assert_array_equal(images, data.images[data.labels == label])
+  strategy, valids = exemplars.strategy(config), []
+  watch = lambda _, __, valid, **___: valids.append(valid)
+  monkeypatch.setattr(bilevel, "prepare", watch)
+  monkeypatch.setattr(bilevel, "run_steps", lambda *_: iter(()))
+  chosen = strategy.choose(first, first.state.variables)
+  store.seen["test"].clear()
+  strategy.learn(first, first.state.variables, chosen)
+  for label, valid in enumerate(valids):
+    own = np.flatnonzero(data.labels == label)
+    real = np.asarray(valid.mask)
+    np.testing.assert_array_equal(valid.images[real], data.images[own])
+    assert set(np.asarray(valid.labels)[real].tolist()) == {label}
+    # Nothing is read before a device wants it.
+    np.testing.assert_array_equal(store.seen["test"][label], own)
+  assert len(valids) == len(store.seen["test"]) == 2

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from support import tiny
 
 from mnemonics_jax import bilevel, methods, phase
 from mnemonics_jax.bilevel import meta_level
+from mnemonics_jax.exemplars.level import exemplar_level
 from mnemonics_jax.nn import transfer
 from mnemonics_jax.phase import Phase, evaluate, sgd
 from mnemonics_jax.phase.feed import make_pool
-from mnemonics_jax.phase.level import exemplar_level
+from support import tiny
 
 
 class Program(NamedTuple):

@@ -1,4 +1,4 @@
-"""An imitated next phase: what it is made of, and exemplars that are learned for it."""
+"""A simulated next phase: what it is made of, and exemplars that are learned for it."""
 
 import dataclasses
 
@@ -10,8 +10,8 @@ from support import tiny
 
 from mnemonics_jax import UserError, memory, methods, phase
 from mnemonics_jax.bilevel import BilevelConfig
-from mnemonics_jax.phase import imitation
-from mnemonics_jax.phase.level import IMITATED, imitated_level
+from mnemonics_jax.exemplars import Drifted, Imitated, future
+from mnemonics_jax.exemplars.future import IMITATED, imitated_level
 from mnemonics_jax.phase.sgd import own_logits
 from mnemonics_jax.types import Exemplars
 
@@ -40,7 +40,7 @@ def _exemplars(now):
 def test_rotated_images_are_the_next_classes():
   first, *_ = _phases()
   kept = memory.store(first.state.memory, *_exemplars(first))
-  follow = imitation.next_phase(first, first.state.variables, kept, classes=2)
+  follow = future.next_phase(first, first.state.variables, kept, classes=2)
   assert (follow.classes_old, follow.classes_seen) == (3, 5)
   assert follow.state.phase == 1 and follow.incremental
   data = first.data
@@ -55,7 +55,7 @@ def test_there_are_as_many_as_there_is_room_for():
   first, second, last = _phases()
   nothing = first.state.memory
   classes = lambda now, n: (
-    imitation.next_phase(now, now.state.variables, nothing, n).data.new_classes
+    future.next_phase(now, now.state.variables, nothing, n).data.new_classes
   )
   assert classes(first, 9) == 3  # Of six; the phase has brought three.
   assert classes(second, 9) == 1
@@ -66,7 +66,7 @@ def test_what_judges_is_another_next_phase():
   """Other classes, by another angle, than those exemplars are learned for."""
   first, *_ = _phases()
   nothing, data = first.state.memory, first.data
-  follow = imitation.next_phase(
+  follow = future.next_phase(
     first, first.state.variables, nothing, classes=2, turns=2, last=True
   )
   for label in (3, 4):
@@ -77,35 +77,33 @@ def test_what_judges_is_another_next_phase():
 
 def test_wide_images_are_turned_upside_down():
   images = np.arange(12, dtype=np.uint8).reshape(1, 2, 6, 1)
-  turned = imitation._rotated(images, turns=1)
+  turned = future._rotated(images, turns=1)
   assert turned.ravel().tolist() == list(range(11, -1, -1))
 
 
 def test_copies_drift_each_in_its_own_way():
   first, *_, last = _phases()
   theta = first.state.variables
-  found = imitation.drifted(first, theta, *_exemplars(first), copies=2)
+  found = Drifted(2).drifted(first, theta, *_exemplars(first))
   kernel = lambda tree: tree["params"]["backbone"]["Conv_0"]["kernel"]
   stacked = np.asarray(kernel(found))
   assert stacked.shape == (3, *kernel(theta).shape)
   np.testing.assert_array_equal(stacked[0], kernel(theta))
   assert (stacked[1] != stacked[0]).any() and (stacked[1] != stacked[2]).any()
-  again = imitation.drifted(first, theta, *_exemplars(first), copies=2)
+  again = Drifted(2).drifted(first, theta, *_exemplars(first))
   np.testing.assert_array_equal(kernel(again), stacked)
-  alone = imitation.drifted(
-    last, last.state.variables, *_exemplars(last), copies=2
-  )
+  alone = Drifted(2).drifted(last, last.state.variables, *_exemplars(last))
   assert len(kernel(alone)) == 1  # Nothing will follow.
 
 
 def test_a_base_level_is_the_training_of_the_next_phase():
   """Its loss is the method's, with Θ as the teacher, on statistics of the batch and
   at the rate of a phase; padding does not count."""
-  _, second, last = _phases()
+  recipe = dataclasses.replace(tiny.RECIPE, inner_steps=4)
+  _, second, last = _phases(bilevel=recipe)
   images, labels = _exemplars(second)
-  found = imitation.imitated(second, second.state.variables, images, labels, 4)
-  assert found is not None
-  pixels, classes = found.inner_data
+  found = Imitated().begin(second, second.state.variables, images, labels)
+  pixels, classes = found.more["inner_data"]
   assert pixels.shape == (4, 64, 8, 8, 3) and classes.shape == (4, 64)
   # Half of a step are rotated images of class 3, half old exemplars.
   assert (np.asarray(classes[:, :32]) == 4).all()
@@ -147,9 +145,9 @@ def test_a_base_level_is_the_training_of_the_next_phase():
   np.testing.assert_allclose(
     loss(found.variables, one), loss(found.variables, same), rtol=1e-4
   )
-  assert (
-    imitation.imitated(last, last.state.variables, images, labels, 4) is None
-  )
+  # Nothing follows the last phase: its exemplars are learned for the model as it is.
+  alone = Imitated().begin(last, last.state.variables, *_exemplars(last))
+  assert not alone.more and alone.level.config.inner_loss is None
 
 
 def test_exemplars_learn_through_the_imitated_training():

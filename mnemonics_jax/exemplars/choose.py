@@ -1,0 +1,355 @@
+"""Strategies that choose exemplars among the images of a class."""
+
+from collections.abc import Iterator, Mapping
+import dataclasses
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+from jaxtyping import Bool, Float, Int, UInt8
+import numpy as np
+
+from mnemonics_jax import bilevel, registry
+from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data.images import Images, read
+from mnemonics_jax.exemplars.level import Level, pad
+from mnemonics_jax.memory.selection import herding
+from mnemonics_jax.parallel import mesh
+from mnemonics_jax.phase import draws, evaluate
+from mnemonics_jax.phase.config import Config
+from mnemonics_jax.phase.context import Phase, Stage
+from mnemonics_jax.phase.evaluate import extract_features
+from mnemonics_jax.types import Variables
+
+# Images that are encoded and decoded at a time.
+_BLOCK = 4096
+
+
+class Chosen(NamedTuple):
+  """Images of the new classes that become exemplars, and what chose them.
+
+  Attributes:
+    images: class after class, as they were before the memory encodes them.
+    labels: their classes.
+    inputs: all new images, or their features, to learn exemplars from.
+    input_labels: their classes.
+  """
+
+  images: UInt8[np.ndarray, "n h w c"]
+  labels: Int[np.ndarray, " n"]
+  inputs: Images
+  input_labels: Int[np.ndarray, " m"]
+
+
+class Look:
+  """Images of some new classes as the model sees them.
+
+  Features and sizes are computed when a strategy asks for them.
+
+  Attributes:
+    phase: whose images they are.
+    variables: Θ_i.
+    images: of the classes.
+    first: row of the first of them among all new images.
+  """
+
+  def __init__(
+    self, phase: Phase, variables: Variables, images: Images, first: int
+  ):
+    self.phase, self.variables = phase, variables
+    self.images, self.first = images, first
+
+  @functools.cached_property
+  def features(self) -> Float[np.ndarray, "n d"]:
+    """Features of the images."""
+    return self._extract(self.images)
+
+  @functools.cached_property
+  def kept(self) -> Float[np.ndarray, "n d"]:
+    """Features of the images as the memory will give them back."""
+    if self.phase.config.codec.exact:
+      return self.features
+    self.sizes, features = self._encode(self._extract)
+    return np.concatenate(features)
+
+  @functools.cached_property
+  def sizes(self) -> Int[np.ndarray, " n"]:
+    """Bytes that each image takes in the memory."""
+    if self.phase.config.codec.exact:
+      return np.full(len(self.images), np.prod(self.images.shape[1:]))
+    return self._encode()[0]
+
+  def _extract(self, images):
+    config = self.phase.config
+    return extract_features(config.model, config.method, self.variables, images)
+
+  def _encode(self, use=None):
+    """Bytes of each image, and what `use` makes of the decoded blocks."""
+    codec, sizes, found = self.phase.config.codec, [], []
+    for start in range(0, len(self.images), _BLOCK):
+      rows = np.arange(start, min(start + _BLOCK, len(self.images)))
+      codes = codec.encode(read(self.images, rows))
+      sizes.append(codes.sizes)
+      if use is not None:
+        found.append(use(codec.decode(codes, self.images.shape[1:])))
+    return np.concatenate(sizes), found
+
+
+class NewImages(NamedTuple):
+  """The images that exemplars are chosen among.
+
+  Images that the method never trains on become exemplars in any case, see
+  `draws.held_share`.
+
+  Attributes:
+    phase: whose they are.
+    images: of the new classes alone; the upper bound sees others, too.
+    labels: their classes.
+    held: which are never trained on.
+  """
+
+  phase: Phase
+  images: Images
+  labels: Int[np.ndarray, " n"]
+  held: Bool[np.ndarray, " n"]
+
+  @classmethod
+  def of(cls, phase: Phase) -> "NewImages":
+    data = phase.data
+    new = data.labels >= phase.classes_old
+    return cls(phase, data.images[new], data.labels[new], phase.held_out[new])
+
+  @property
+  def _apart(self):
+    fraction = self.phase.config.method.holdout
+    return functools.partial(draws.held_share, fraction=fraction)
+
+  def pick(
+    self,
+    strategy: "Strategy",
+    variables: Variables,
+    *,
+    times: int = 1,
+    together: bool,
+  ) -> tuple[np.ndarray, np.ndarray, Look]:
+    """Rows that a strategy picks, the bytes of all images, and the last look.
+
+    Args:
+      strategy: picks among the images of a class.
+      variables: Θ_i.
+      times: how many times as many rows as a class may keep.
+      together: whether one look has all images. Otherwise features of no more
+        classes are in memory than must be.
+    """
+    phase, rng = self.phase, self.phase.keys.numpy("select")
+    count = times * (phase.allowance - self._apart(phase.allowance))
+    groups = self._groups()
+    if together:
+      groups = [(range(phase.classes_old, phase.classes_seen), slice(None))]
+    picks, sizes, look = [], [], None
+    for classes, rows in groups:
+      first = rows.start or 0
+      look = Look(phase, variables, self.images[rows], first)
+      labels, held = self.labels[rows], self.held[rows]
+      for label in classes:
+        free = np.flatnonzero((labels == label) & ~held)
+        picks.append(first + strategy.pick(rng, look, free, count))
+      sizes.append(look.sizes)
+    assert look is not None
+    return np.concatenate(picks), np.concatenate(sizes), look
+
+  def _groups(self) -> Iterator[tuple[range, slice]]:
+    """Some classes at a time, with the rows of their images."""
+    classes = range(self.phase.classes_old, self.phase.classes_seen)
+    if (np.diff(self.labels) < 0).any():
+      yield classes, slice(None)
+      return
+    first, start = classes.start, 0
+    for label in classes:
+      stop = int(np.searchsorted(self.labels, label, side="right"))
+      if stop - start >= evaluate.TOGETHER or label == classes[-1]:
+        yield range(first, label + 1), slice(start, stop)
+        first, start = label + 1, stop
+
+  def fitting(self, picks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Rows of each class that it may keep; held-out ones come first."""
+    phase = self.phase
+    picks = np.concatenate([np.flatnonzero(self.held), picks])
+    budget = phase.allowance, self._apart, phase.bytes_allowance
+    by_class = (
+      picks[self.labels[picks] == label][: phase.allowance]
+      for label in range(phase.classes_old, phase.classes_seen)
+    )
+    return np.concatenate(
+      [
+        rows[memory_lib.staying(None, sizes[rows], *budget)]
+        for rows in by_class
+      ]
+    )
+
+  def chosen(self, rows: np.ndarray, inputs: Images) -> Chosen:
+    """These rows as exemplars."""
+    images = read(self.images, rows)
+    return Chosen(images, self.labels[rows], inputs, self.labels)
+
+
+class Strategy:
+  """How the exemplars of new classes are made.
+
+  A strategy defines `pick`. One that does more than to pick defines others, too.
+
+  Attributes:
+    ordered: whether the first exemplars of a class are the best, so that these
+      stay when the memory shrinks. Otherwise others are dropped at random.
+  """
+
+  ordered: ClassVar[bool] = False
+
+  @classmethod
+  def of(cls, config: Config) -> "Strategy":
+    """The strategy as settings describe it."""
+    del config
+    return cls()
+
+  def pick(
+    self,
+    rng: np.random.Generator,
+    look: Look,
+    rows: Int[np.ndarray, " n"],
+    count: int,
+  ) -> Int[np.ndarray, " picks"]:
+    """At most `count` of the rows of a class, the first one first.
+
+    Args:
+      rng: of the phase; classes draw from it in turn.
+      look: what the model makes of the images.
+      rows: of the images of a class in `look`.
+      count: how many the class may keep.
+    """
+    raise NotImplementedError
+
+  def choose(self, phase: Phase, variables: Variables) -> Chosen:
+    """Exemplars of the new classes, as many as the memory allows for each.
+
+    Images are judged by what is left of them in the memory.
+    """
+    new = NewImages.of(phase)
+    picks, sizes, _ = new.pick(self, variables, together=False)
+    return new.chosen(new.fitting(picks, sizes), new.images)
+
+  def learn(
+    self,
+    phase: Phase,
+    variables: Variables,
+    chosen: Chosen,
+    stage: Stage = Stage(),
+  ) -> Any:
+    """A `Change` of the chosen images; None if they stay as they are."""
+    del phase, variables, chosen, stage
+
+  def work(self, config: Config, phase: int) -> float:
+    """Training steps that `learn` takes about as long as, for an estimate."""
+    del config, phase
+    return 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Random(Strategy):
+  """Images of a class at random."""
+
+  def pick(self, rng, look, rows, count):
+    return rows[rng.permutation(len(rows))[:count]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Herding(Strategy):
+  """Images whose mean feature is that of their class (Rebuffi et al. 2017)."""
+
+  ordered = True
+
+  def pick(self, rng, look, rows, count):
+    return rows[herding(look.kept[rows], count, look.features[rows])]
+
+
+@dataclasses.dataclass(frozen=True)
+class Selected(Strategy):
+  """Images with the best learned scores among the first of herding.
+
+  Attributes:
+    wider: candidates for each exemplar.
+  """
+
+  ordered = True
+  wider: int = 3
+
+  def choose(self, phase: Phase, variables: Variables) -> Chosen:
+    new = NewImages.of(phase)
+    picks, sizes, look = new.pick(
+      Herding(), variables, times=self.wider, together=True
+    )
+    first = new.fitting(picks, sizes)
+    counts = np.bincount(
+      new.labels[first[~new.held[first]]], minlength=phase.config.model.classes
+    )
+    scores = self.scores(
+      phase,
+      variables,
+      candidates=(look.kept[picks], new.labels[picks]),
+      counts=counts,
+      valid=(look.features, new.labels),
+    )
+    picks = picks[np.lexsort((-scores, new.labels[picks]))]
+    return new.chosen(new.fitting(picks, sizes), new.images)
+
+  def scores(
+    self,
+    phase: Phase,
+    variables: Variables,
+    candidates: tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]],
+    counts: Int[np.ndarray, " classes"],
+    valid: tuple[Float[np.ndarray, "m d"], Int[np.ndarray, " m"]],
+  ) -> Float[np.ndarray, " n"]:
+    """A learned score for each candidate; the highest should be kept.
+
+    Args:
+      phase: whose recipe says how long scores are learned.
+      variables: Θ_i, whose head gives σ.
+      candidates: features and labels, of each class in the order of herding.
+      counts: how many of each class will be chosen.
+      valid: features and labels of the new data.
+    """
+    config, later = phase.config, phase.classes_old > 0
+    recipe = dataclasses.replace(config.bilevel, scope="head", batch_size=None)
+    level = Level.of(recipe, config.model, config.method, config.augment)
+    features, labels = candidates
+    rank = np.arange(len(labels)) - np.searchsorted(labels, labels)
+    start = -rank / np.maximum(counts[labels], 1)
+    # Shapes that all later phases share.
+    sizes = config.sizes
+    rows = self.wider * sizes.new_exemplars if later else len(labels)
+    valid_rows = sizes.later_pool if later else len(valid[1])
+    found = bilevel.learn_choice(
+      phase.keys("exemplars"),
+      _padded(features, labels, rows),
+      pad(start.astype(np.float32), rows),
+      mesh.put_replicated(counts.astype(np.int32)),
+      variables["params"]["head"],
+      _padded(*valid, valid_rows),
+      config=level.config,
+      active=phase.classes.seen,
+    )
+    return np.asarray(found.scores)[: len(labels)]
+
+
+def _padded(features, labels, rows):
+  real = np.arange(rows) < len(labels)
+  return bilevel.Features(
+    pad(features, rows), pad(labels, rows), mesh.put_replicated(real)
+  )
+
+
+STRATEGIES: Mapping[str, type[Strategy]] = registry.Objects(registry.EXEMPLARS)
+
+
+def strategy(config: Config) -> Strategy:
+  """The strategy that `config.exemplars` names."""
+  return STRATEGIES[config.exemplars].of(config)
