@@ -95,5 +95,5 @@ Report = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-  """The `Report` of those who do not listen."""
+  """The `Report` that drops all events."""
   del event

@@ -26,8 +26,8 @@ True
 >>> bilevel.to_uint8(result.exemplars.images).shape
 (6, 4, 4, 1)
 
-`optimize_exemplars` is a loop over three functions. Whoever saves states, draws
-pictures or stops early writes that loop instead:
+`optimize_exemplars` is a loop over three functions. Write that loop yourself to save
+states, draw pictures or stop early:
 
 >>> problem = bilevel.prepare(
 ...   exemplars, variables, (images, labels), apply_fn=apply_fn)

@@ -147,7 +147,7 @@ def optimize_exemplars(
     state: a state of an earlier call, to continue it; `key` is then ignored,
       and an iterator must stand where it stood.
     callback: called after each epoch with its number, the state, the metrics.
-      Whoever wants to look in between takes `prepare`, `init` and `run_steps`.
+      To look in between, use `prepare`, `init` and `run_steps`.
     active: classes that compete in the softmax; None is all of them.
     starts: `variables` stacked along a new first axis (late checkpoints,
       drifted copies); the base level starts from one of them, drawn per step.

@@ -1,7 +1,7 @@
-"""What settings are where nobody says otherwise: presets by data set.
+"""Presets: the values of settings that are not given, by data set.
 
-A data set without presets of its own has those of CIFAR-100. "learner" is what
-`Learner` starts from: it does not know which data will come.
+A data set without presets of its own has those of CIFAR-100. `Learner` starts from
+"learner", because it does not know which data will come.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is known, and the same with another room."""
+"""A learner's state, in a head of more or fewer rows."""
 
 import jax
 import numpy as np

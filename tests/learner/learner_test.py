@@ -119,7 +119,7 @@ def test_learning_leaves_what_was_known_before_as_it_was():
 
 
 def with_room(learner, known, room):
-  """What is known, in a head that has had room for so many classes all along."""
+  """The same state in a head that has had rows for so many classes from the start."""
   labels = np.arange(len(known.names))
   config = learner._config(known.network, known.phases, labels, None)
   shape = config.shape._replace(classes=room)

@@ -1,4 +1,4 @@
-"""Networks of one's own, and images of any size."""
+"""The user's own networks, and images of any size."""
 
 import dataclasses
 

@@ -35,7 +35,7 @@ _NEAR = 0.2  # Accuracies of so few images, on another number of devices.
 
 
 class References:
-  """What runs leave that nobody has attacked, each made once."""
+  """The files of runs without an attack; each run is made once."""
 
   def __init__(self, home: Path, caches: Path):
     self._home, self._caches, self._known = home, caches, {}

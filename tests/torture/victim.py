@@ -35,7 +35,7 @@ class Victim:
   Attributes:
     workdir: its directory now.
     exact: whether it has to end with the bits of a run that was left alone.
-    harmed: files that were damaged while nobody looked.
+    harmed: files that were damaged between two starts.
     refused: how often it has refused to go on, in a sentence.
   """
 
