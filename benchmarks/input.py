@@ -4,9 +4,9 @@
   python -m benchmarks.input --data_dir=DIR     # a prepared ImageNet
   python -m benchmarks.input --quick            # a minute
 
-Four parts: what one core does in a second, what worker processes do together, how
+Four tables: what one core does in a second, what worker processes do together, how
 many cores would keep an accelerator busy, and the share of its time for which a
-training loop waits.
+training loop waits. `streaming` measures the memory of runs.
 """
 
 from collections.abc import Callable, Generator
@@ -16,19 +16,18 @@ import functools
 import importlib.util
 import io
 import math
-import pathlib
-import tempfile
+from pathlib import Path
 import time
 from typing import Any
 
-from absl import app, flags
 import jax
 import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 import psutil
 
-from benchmarks import jax_train, measure
+from benchmarks import jax_train
+from benchmarks.measure import Benchmark, machine
 from mnemonics_jax import data, phase
 from mnemonics_jax.data import imagenet, images, views
 from mnemonics_jax.data.prepare import prepare_imagenet
@@ -38,19 +37,6 @@ from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import NoAugmentation
 from mnemonics_jax.nn.model import Model
 
-_QUICK = flags.DEFINE_bool("quick", False, "Few images and a small network.")
-_OUTPUT = flags.DEFINE_string(
-  "output", None, "JSON file; the default is below benchmarks/results."
-)
-_DATA_DIR = flags.DEFINE_string(
-  "data_dir", None, "A prepared ImageNet; by default photographs are made."
-)
-_PARTS = flags.DEFINE_list(
-  "parts", ["core", "workers", "waiting"], "What to measure."
-)
-_IMAGES = flags.DEFINE_integer("images", 384, "Photographs of a measurement.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements; the fastest counts.")
-
 # Training ResNet-18 at 224×224 takes 3 passes of 1.82e9 multiply-adds an image.
 _FLOP_PER_IMAGE = 3 * 2 * 1.82e9
 # bfloat16, as their makers state.
@@ -58,40 +44,29 @@ _PEAK_FLOPS = {"A100": 312e12, "TPU v5e-8": 8 * 197e12}
 _UTILISATIONS = (0.15, 0.30)  # Assumed: of small convolutions, not of GEMMs.
 
 
-def main(_):
-  results = measure.Results("input", _OUTPUT.value, _QUICK.value)
-  with contextlib.ExitStack() as stack:
-    root = pathlib.Path(_DATA_DIR.value or stack.enter_context(_made()))
-    index = read_index(root / "imagenet")
-    shards = Shards(index.directory, index.files, size=224)
-    rows = np.random.default_rng(1).permutation(index.rows["train"])
-    rows = rows[: _IMAGES.value]
-    draws = images.Draws(0, 0, np.arange(len(rows)))
-    if "core" in _PARTS.value:
-      per_core = _core(results, shards, rows, draws)
-      _machines(results, per_core)
-    if "workers" in _PARTS.value:
-      _workers(results, shards, rows, draws)
-    if "waiting" in _PARTS.value:
-      _waiting(results, root)
+@functools.cache
+def _prepared(bench: Benchmark) -> Path:
+  """A prepared directory: of --data_dir, or photographs of ImageNet's usual size."""
+  if bench.options.data_dir:
+    return Path(bench.options.data_dir)
+  root, rng = bench.folder, np.random.default_rng(0)
+  for i in range(48 if bench.options.quick else bench.options.images):
+    wnid = imagenet.all_wnids()[i % 2]
+    for split in ("train", "val") if i < 4 else ("train",):
+      place = root / "source" / split / wnid
+      place.mkdir(parents=True, exist_ok=True)
+      (place / f"{wnid}_{i}.JPEG").write_bytes(_photograph(rng))
+  prepare_imagenet(imagenet.imagenet(), root / "source", root, reduced=True)
+  return root
 
 
-@contextlib.contextmanager
-def _made():
-  """A prepared directory of photographs of ImageNet's usual size."""
-  count = 48 if _QUICK.value else _IMAGES.value
-  rng = np.random.default_rng(0)
-  with tempfile.TemporaryDirectory() as folder:
-    root = pathlib.Path(folder)
-    for i in range(count):
-      wnid = imagenet.all_wnids()[i % 2]
-      for split in ("train", "val") if i < 4 else ("train",):
-        place = root / "source" / split / wnid
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{wnid}_{i}.JPEG").write_bytes(_photograph(rng))
-    world = imagenet.imagenet()
-    prepare_imagenet(world, root / "source", root, reduced=True)
-    yield root
+def _reading(bench: Benchmark) -> tuple[Shards, np.ndarray, images.Draws]:
+  """Stored photographs, rows of some of them, and the views of these."""
+  index = read_index(_prepared(bench) / "imagenet")
+  shards = Shards(index.directory, index.files, size=224)
+  rows = np.random.default_rng(1).permutation(index.rows["train"])
+  rows = rows[: bench.options.images]
+  return shards, rows, images.Draws(0, 0, np.arange(len(rows)))
 
 
 def _photograph(rng, size=(500, 375)) -> bytes:
@@ -106,18 +81,9 @@ def _photograph(rng, size=(500, 375)) -> bytes:
   return file.getvalue()
 
 
-def _cpu_seconds(work, count) -> float:
-  """Of one image; the least of all rounds."""
-  found = []
-  for _ in range(_rounds()):
-    began = time.process_time()
-    work()
-    found.append((time.process_time() - began) / count)
-  return min(found)
-
-
-def _core(results, shards, rows, draws) -> float:
-  """Each part of the way on one core; images in a second of all of it."""
+def core(bench: Benchmark) -> None:
+  """Each part of the way on one core, and how many such cores a machine needs."""
+  shards, rows, draws = _reading(bench)
   files = [shards.encoded(row) for row in rows]
   decoders = [name for name in views.DECODERS if _installed(name)]
   work: dict[str, Callable[[], Any]] = {
@@ -131,19 +97,29 @@ def _core(results, shards, rows, draws) -> float:
     other = dataclasses.replace(shards, decoder=name)
     work[f"all of it ({name})"] = functools.partial(other.views, rows, draws)
   work["all of it, for tests (pillow)"] = lambda: shards.views(rows)
-  found = {name: 1 / _cpu_seconds(run, len(rows)) for name, run in work.items()}
-  results.add(
+  found = {
+    name: len(rows) / min(_cpu_seconds(run) for _ in range(bench.rounds))
+    for name, run in work.items()
+  }
+  kilobytes = np.mean([len(file) for file in files]) / 1e3
+  bench.add(
     "core",
-    f"One core, files of {np.mean([len(f) for f in files]) / 1e3:.0f} kB on"
-    " average, to 224×224",
+    f"One core, files of {kilobytes:.0f} kB on average, to 224×224",
     [{"part": p, "images_per_second": rate} for p, rate in found.items()],
-    lambda row: {
-      "": row["part"], "images/s": f"{row['images_per_second']:,.0f}",
-    },
+    {"part": ("", "{}"), **_RATE},
     images=len(rows),
-    made=_DATA_DIR.value is None,
-  )  # fmt: skip
-  return found["all of it (pillow)"]
+    made=bench.options.data_dir is None,
+  )
+  _machines(bench, found["all of it (pillow)"])
+
+
+_RATE = {"images_per_second": ("images/s", "{:,.0f}")}
+
+
+def _cpu_seconds(work: Callable[[], Any]) -> float:
+  began = time.process_time()
+  work()
+  return time.process_time() - began
 
 
 def _views(files, draws, size, decoder):
@@ -156,81 +132,73 @@ def _installed(decoder: str) -> bool:
   return importlib.util.find_spec(module) is not None
 
 
-def _workers(results, shards, rows, draws):
+def _machines(bench: Benchmark, per_core: float) -> None:
+  """How many such cores would keep an accelerator busy."""
+  rows = []
+  for name, peak in _PEAK_FLOPS.items():
+    for share in _UTILISATIONS:
+      rate = share * peak / _FLOP_PER_IMAGE
+      row = {"machine": name, "utilisation": share, "images_per_second": rate}
+      rows.append(row | {"cores": math.ceil(rate / per_core)})
+  bench.add(
+    "machines",
+    "ResNet-18 at 224×224, if an accelerator reaches a share of its peak (an"
+    " assumption)",
+    rows,
+    {
+      "machine": ("", "{}"),
+      "utilisation": ("share", "{:.0%}"),
+      **_RATE,
+      "cores": ("cores", "{}"),
+    },
+    images_per_second_and_core=per_core,
+  )
+
+
+def workers(bench: Benchmark) -> None:
   """Processes that read and decode, on the clock and in CPU seconds."""
+  shards, rows, draws = _reading(bench)
   found = []
-  for count in sorted({1, 2, measure.machine()["cores"]}):
+  for count in sorted({1, 2, machine()["cores"]}):
     pool = Pool(shards, count)
     began = time.perf_counter()
     pool.views(rows[:count])
     start = time.perf_counter() - began
-    clock, own, others = [], [], []
-    for _ in range(_rounds()):
+    turns = []
+    for _ in range(bench.rounds):
       began, cpu = time.perf_counter(), _cpu_of_all()
       pool.views(rows, draws)
-      clock.append(time.perf_counter() - began)
       here, there = _cpu_of_all()
-      own.append(here - cpu[0])
-      others.append(there - cpu[1])
+      turns.append((time.perf_counter() - began, here - cpu[0], there - cpu[1]))
+    clock, own, others = map(min, zip(*turns, strict=True))
     found.append(
       {
         "workers": count,
-        "images_per_second": len(rows) / min(clock),
-        "workers_microseconds": 1e6 * min(others) / len(rows),
-        "own_microseconds": 1e6 * min(own) / len(rows),
+        "images_per_second": len(rows) / clock,
+        "workers_microseconds": 1e6 * others / len(rows),
+        "own_microseconds": 1e6 * own / len(rows),
         "start_seconds": start,
       }
     )
-  results.add(
+  bench.add(
     "workers",
     "Worker processes (a busy machine has fewer images/s to give)",
     found,
-    lambda row: {
-      "workers": row["workers"],
-      "images/s": f"{row['images_per_second']:,.0f}",
-      "CPU of workers": f"{row['workers_microseconds']:,.0f} µs/image",
-      "of the one that learns": f"{row['own_microseconds']:.0f} µs/image",
-      "until the first image": f"{row['start_seconds']:.1f} s",
+    {
+      "workers": ("workers", "{}"),
+      **_RATE,
+      "workers_microseconds": ("CPU of workers", "{:,.0f} µs/image"),
+      "own_microseconds": ("of the one that learns", "{:.0f} µs/image"),
+      "start_seconds": ("until the first image", "{:.1f} s"),
     },
     images=len(rows),
   )
-
-
-def _rounds() -> int:
-  return 1 if _QUICK.value else _ROUNDS.value
 
 
 def _cpu_of_all() -> tuple[float, float]:
   """CPU seconds of this process, and of those that it has started."""
   others = [child.cpu_times() for child in psutil.Process().children(True)]
   return time.process_time(), sum(t.user + t.system for t in others)
-
-
-def _machines(results, per_core: float):
-  """How many such cores would keep an accelerator busy."""
-  found = [
-    {
-      "machine": name,
-      "utilisation": share,
-      "images_per_second": share * peak / _FLOP_PER_IMAGE,
-      "cores": math.ceil(share * peak / _FLOP_PER_IMAGE / per_core),
-    }
-    for name, peak in _PEAK_FLOPS.items()
-    for share in _UTILISATIONS
-  ]
-  results.add(
-    "machines",
-    "ResNet-18 at 224×224, if an accelerator reaches a share of its peak (an"
-    " assumption)",
-    found,
-    lambda row: {
-      "": row["machine"],
-      "share": f"{row['utilisation']:.0%}",
-      "images/s": f"{row['images_per_second']:,.0f}",
-      "cores": row["cores"],
-    },
-    images_per_second_and_core=per_core,
-  )
 
 
 class _Timed:
@@ -260,31 +228,32 @@ class _Timed:
         yield block
 
 
-def _waiting(results, root):
+def waiting(bench: Benchmark) -> None:
   """ResNet-18 on images that workers decode, as a phase trains it."""
-  size, batch = (32, 16) if _QUICK.value else (64, 64)
-  network = "resnet8" if _QUICK.value else "resnet18"
+  quick = bench.options.quick
+  size, batch, network = (32, 16, "resnet8") if quick else (64, 64, "resnet18")
   found = []
-  for workers in sorted({1, measure.machine()["cores"]}):
-    loaded = data.load("imagenet", root, image_size=size, workers=workers)
+  for count in sorted({1, machine()["cores"]}):
+    root = _prepared(bench)
+    loaded = data.load("imagenet", root, image_size=size, workers=count)
     waited, total, steps = _train(loaded, network, batch)
     found.append(
       {
-        "workers": workers,
+        "workers": count,
         "waited": waited / total,
         "step_seconds": total / steps,
         "images_per_second": steps * batch / total,
       }
     )
-  results.add(
+  bench.add(
     "waiting",
     f"Training {network} at {size}×{size}, batches of {batch}",
     found,
-    lambda row: {
-      "workers": row["workers"],
-      "waited": f"{row['waited']:.1%}",
-      "step": f"{row['step_seconds']:.2f} s",
-      "images/s": f"{row['images_per_second']:,.0f}",
+    {
+      "workers": ("workers", "{}"),
+      "waited": ("waited", "{:.1%}"),
+      "step_seconds": ("step", "{:.2f} s"),
+      **_RATE,
     },
     image_size=size,
     batch_size=batch,
@@ -322,4 +291,10 @@ def _train(loaded, network, batch, epochs=8, skipped=3):
 
 
 if __name__ == "__main__":
-  app.run(main)
+  Benchmark(
+    "input",
+    dict(core=core, workers=workers, waiting=waiting),
+    rounds=(5, "Measurements; the fastest counts."),
+    images=(384, "Photographs of a measurement."),
+    data_dir=(str, "A prepared ImageNet; by default photographs are made."),
+  ).run()

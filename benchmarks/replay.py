@@ -15,12 +15,10 @@ Differences are paired by seed.
 import dataclasses
 from typing import Any
 
-from absl import app, flags
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import measure
+from benchmarks.measure import Benchmark
 from mnemonics_jax import data, phase, protocol
 from mnemonics_jax.exemplars.future import next_phase
 from mnemonics_jax.losses import cross_entropy
@@ -39,59 +37,35 @@ FORMS: dict[str, dict[str, Any]] = {
   "drifted": dict(exemplars="mnemonics", drift=2),
   "imitated": dict(exemplars="mnemonics", imitate=True),
 }
-_QUICK = flags.DEFINE_bool("quick", False, "Digits, few epochs.")
-_OUTPUT = flags.DEFINE_string(
-  "output", None, "JSON file; the default is below benchmarks/results."
-)
-_DATASET = flags.DEFINE_enum(
-  "dataset", "cifar100", ["cifar100", "digits"], "What is learned."
-)
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Where CIFAR-100 is.")
-_PRESET = flags.DEFINE_string("preset", "short", "Network and schedule.")
-_METHOD = flags.DEFINE_string("method", "lucir", "The base method.")
-_FORMS = flags.DEFINE_list(
-  "forms", ["herding", "random", "selected", "learned", "low", "low_8"],
-  f"Of {', '.join(FORMS)}; the first is what others are compared with.",
-)  # fmt: skip
-_SEEDS = flags.DEFINE_list("seeds", ["0"], "One after the other.")
-_IMAGES = flags.DEFINE_integer(
-  "images_per_class", None, "Train on only the first images of each class."
-)
-_MEMORY = flags.DEFINE_string("memory", None, "Instead of the preset's.")
-_CODEC = flags.DEFINE_string("codec", None, "Instead of the preset's.")
 
 
-def settings_from_flags() -> Settings:
+def settings_of(options: Any) -> Settings:
   """What all forms share."""
-  quick = _QUICK.value
-  dataset = "digits" if quick else _DATASET.value
-  common = dict(presets.of(dataset)["smoke" if quick else _PRESET.value])
-  common |= dict(method=_METHOD.value, tuning_fraction=0.1, rehearsal="once")
-  given = dict(
-    memory=_MEMORY.value,
-    codec=_CODEC.value,
-    images_per_class=_IMAGES.value,
-  )
+  dataset = "digits" if options.quick else options.dataset
+  preset = "smoke" if options.quick else options.preset
+  common = dict(presets.of(dataset)[preset])
+  common |= dict(method=options.method, tuning_fraction=0.1, rehearsal="once")
+  names = ("memory", "codec", "images_per_class")
+  given = {name: options[name].value for name in names}
   common |= {name: value for name, value in given.items() if value}
-  return Settings(dataset, _PRESET.value, **common)
+  return Settings(dataset, options.preset, **common)
 
 
-def main(_):
-  settings = settings_from_flags()
-  dataset = settings.dataset
-  loaded = data.load(dataset, _DATA_DIR.value)
+def replay(bench: Benchmark) -> None:
+  """The loss and the accuracies that each form leaves, and differences."""
+  options, settings = bench.options, settings_of(bench.options)
+  loaded = data.load(settings.dataset, options.data_dir)
   found: dict[str, list[dict[str, float]]] = {}
-  results = measure.Results("replay", _OUTPUT.value, _QUICK.value)
-  first, seeds = _FORMS.value[0], list(map(int, _SEEDS.value))
+  first, seeds = options.forms[0], list(map(int, options.seeds))
   for number, seed in enumerate(seeds, 1):
     base = _base_model(settings, loaded, seed)
-    for form in _FORMS.value:
+    for form in options.forms:
       found.setdefault(form, []).append(
         after_a_next_phase(settings, loaded, seed, form, base)
       )
       print(f"seed {seed}, {form}: {found[form][-1]}", flush=True)
-    results.add(  # After each seed: the next one may not survive.
-      f"{dataset}_{_PRESET.value}_{_METHOD.value}",
+    bench.add(  # After each seed: the next one may not survive.
+      f"{settings.dataset}_{options.preset}_{options.method}",
       f"After an imitated next phase, paired with {first}",
       [_row(form, rows, found[first]) for form, rows in found.items()],
       _shown,
@@ -191,6 +165,22 @@ def _shown(row):
   }
 
 
+BENCHMARK = Benchmark(
+  "replay",
+  dict(replay=replay),
+  dataset=("cifar100", "What is learned: cifar100 or digits."),
+  data_dir=(str, "Where CIFAR-100 is."),
+  preset=("short", "Network and schedule."),
+  method=("lucir", "The base method."),
+  forms=(
+    ["herding", "random", "selected", "learned", "low", "low_8"],
+    f"Of {', '.join(FORMS)}; the first is what others are compared with.",
+  ),
+  seeds=(["0"], "One after the other."),
+  images_per_class=(0, "Train on only the first images of each class."),
+  memory=(str, "Instead of the preset's."),
+  codec=(str, "Instead of the preset's."),
+)
+
 if __name__ == "__main__":
-  jax.config.parse_flags_with_absl()
-  app.run(main)
+  BENCHMARK.run()

@@ -1,45 +1,35 @@
-"""Where the seconds of a start go: importing, tracing, compiling, the first step.
+"""What is compiled when: at the start of a command, and in phase after phase.
 
-  python -m benchmarks.start            # some minutes; CIFAR-100 if it is there
+  python -m benchmarks.start                 # some minutes; CIFAR-100 if it is there
   python -m benchmarks.start --parts=cifar
-  python -m benchmarks.start --quick    # digits alone, at smoke size
+  python -m benchmarks.start --parts=phases  # 25 phases, some minutes
+  python -m benchmarks.start --quick         # digits at smoke size, and five phases
 
 Each command starts three times in a home of its own: with no cache of compiled
 programs, with the cache of that start, and once more to continue a run that was
 stopped after its first epoch. Tracing and compiling are counted as JAX reports
 them, spans that overlap once; reading a program from the cache counts as compiling.
 CPU seconds are those of the whole start, compilers of kernels included.
+
+The part `phases` counts the programs that each of 25 phases compiles. Digits have ten
+classes, too few for that. Here every fifth image of a digit makes a class of its own:
+50 classes of about 29 images, 25 of them in phase 0 and one in each later phase. As
+classes they are nonsense, but the work of a phase is real: LUCIR, learned and adjusted
+exemplars, a fine-tune.
 """
 
-import json
+from collections.abc import Iterator
+import dataclasses
+import functools
 import os
-import pathlib
-import runpy
-import subprocess
-import sys
-import tempfile
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from absl import app, flags
+from benchmarks.measure import Benchmark, Command
 
-from benchmarks import measure
+if TYPE_CHECKING:
+  from mnemonics_jax.data import Dataset
 
-_QUICK = flags.DEFINE_bool("quick", False, "Digits alone, at smoke size.")
-_OUTPUT = flags.DEFINE_string(
-  "output", None, "JSON file; the default is below benchmarks/results."
-)
-
-_PARTS = flags.DEFINE_list(
-  "parts", ["smoke", "digits", "cifar"], "Tables to make."
-)
-
-_ROOT = pathlib.Path(__file__).parents[1]
-_SPANS = {
-  "/jax/core/compile/jaxpr_trace_duration": "trace",
-  "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
-  "/jax/core/compile/backend_compile_duration": "compile",
-}
 _COMMANDS = {
   "smoke": ["digits", "--preset=smoke"],
   "digits": ["digits"],
@@ -48,107 +38,145 @@ _COMMANDS = {
     "--exemplars=mnemonics",
   ],
 }
+_SPLIT = 5
+_COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
-def main(_):
-  results = measure.Results("start", _OUTPUT.value, _QUICK.value)
-  parts = ["smoke"] if _QUICK.value else _PARTS.value
-  if "MNEMONICS_DATA_DIR" not in os.environ:
-    parts = [part for part in parts if part != "cifar"]
-  for command in map(_COMMANDS.__getitem__, parts):
-    results.add(
-      "_".join(command).replace("--", ""),
-      f"python -m experiments.{' '.join(command)}",
-      list(_starts(command)),
-      lambda row: {
-        "start": row["name"],
-        **{
-          name: f"{row[name]:.1f} s"
-          for name in ("import", "trace", "lower", "compile")
-        },
-        "programs": row["programs"],
-        "first epoch after": f"{row['first_epoch']:.1f} s",
-        "whole": f"{row['seconds']:.1f} s",
-        "CPU": f"{row['cpu']:.1f} s",
+def starts(bench: Benchmark, part: str) -> None:
+  """Where the seconds go until the first epoch of a command has ended."""
+  command = _COMMANDS[part]
+  if part == "cifar" and "MNEMONICS_DATA_DIR" not in os.environ:
+    return
+  bench.add(
+    "_".join(command).replace("--", ""),
+    f"python -m experiments.{' '.join(command)}",
+    list(_three(bench, command)),
+    {
+      "name": ("start", "{}"),
+      **{
+        name: (name, "{:.1f} s")
+        for name in ("import", "trace", "lower", "compile")
       },
-    )
-
-
-def _starts(command):
-  with tempfile.TemporaryDirectory() as folder:
-    for name, run in [
-      ("empty cache", "first"),
-      ("full cache", "second"),
-      ("continued", "stopped"),
-    ]:
-      line = [*command, f"--workdir={folder}/{run}"]
-      environment = {"XDG_CACHE_HOME": f"{folder}/cache"}
-      if run == "stopped":
-        _start([*line, "--checkpoint_every=1"], environment, stop=True)
-      yield {"name": name} | _start(line, environment)
-
-
-def _start(line, environment, stop=False) -> dict[str, Any]:
-  """Seconds of one run in a process of its own, stopped early if asked."""
-  began = time.perf_counter()
-  process = subprocess.Popen(
-    [sys.executable, "-m", "benchmarks.start", *line],
-    cwd=_ROOT,
-    env=os.environ | environment | {_CHILD: "1", "PYTHONPATH": str(_ROOT)},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
+      "programs": ("programs", "{}"),
+      "first_epoch": ("first epoch after", "{:.1f} s"),
+      "seconds": ("whole", "{:.1f} s"),
+      "cpu": ("CPU", "{:.1f} s"),
+    },
   )
-  assert process.stdout is not None
-  first, text = None, []
-  for row in process.stdout:
-    text.append(row)
-    if first is None and " · epoch " in row:
-      first = time.perf_counter() - began
-      if stop:
-        process.terminate()
-  process.wait()
-  if stop:
-    return {}
-  if process.returncode or first is None:
-    raise RuntimeError("".join(text))
-  parts = json.loads(text[-1])
-  return parts | {
-    "first_epoch": first,
-    "seconds": time.perf_counter() - began,
-  }
 
 
-_CHILD = "MNEMONICS_BENCHMARK_START"
+def _three(bench: Benchmark, command: list[str]) -> Iterator[dict[str, Any]]:
+  home = bench.folder / command[-1]
+  begin = lambda run, *more: Command(
+    *command, f"--workdir={home}/{run}", *more, XDG_CACHE_HOME=f"{home}/cache"
+  )
+  for name, run in [
+    ("empty cache", "first"),
+    ("full cache", "second"),
+    ("continued", "stopped"),
+  ]:
+    if run == "stopped":
+      stopped = begin(run, "--checkpoint_every=1")
+      _first_epoch(stopped)
+      stopped.process.terminate()
+      stopped.process.wait()
+    started = begin(run)
+    first = _first_epoch(started)
+    yield {"name": name, "first_epoch": first, **started.end()}
 
 
-def _run(line):
-  """The command itself, which listens to what JAX tells of its compiler."""
-  began = time.time()
+def _first_epoch(command: Command) -> float:
+  """Seconds until a command tells of its first epoch."""
+  for seconds, line in command.lines():
+    if " · epoch " in line:
+      return seconds
+  raise RuntimeError(f"no epoch was told of: {command.end()}")
+
+
+def phases(bench: Benchmark) -> None:
+  """Programs compiled and seconds spent in each phase."""
   import jax
 
-  spans = []
-  listen: Any = lambda event, start, end, **_: spans.append((event, start, end))
-  jax.monitoring.register_event_time_span_listener(listen)
-  sys.argv = list(line)
-  imported = time.time() - began
-  try:
-    runpy.run_module(f"experiments.{line[0]}", run_name="__main__")
-  except SystemExit as end:
-    if end.code:
-      raise
-  times = {"import": imported, "trace": 0.0, "lower": 0.0, "compile": 0.0}
-  until = 0.0
-  for event, start, end in sorted(spans, key=lambda span: span[1:]):
-    if event in _SPANS:
-      times[_SPANS[event]] += max(0.0, end - max(start, until))
-      until = max(until, end)
-  programs = sum(_SPANS.get(event) == "compile" for event, *_ in spans)
-  print(json.dumps(times | {"programs": programs, "cpu": sum(os.times()[:4])}))
+  from mnemonics_jax import PerClass, augment, data, methods, networks, phase
+
+  count = 5 if bench.options.quick else 25
+  digits = _pseudo_classes(data.load("digits"))
+  stream = data.stream(digits, phases=count, base_classes=25)
+  network = networks.resnet8(
+    image_shape=stream.image_shape, mean=stream.mean, std=stream.std
+  )
+  schedule = phase.Schedule(epochs=2, milestones=(1,), batch_size=64)
+  config = phase.Config(
+    network,
+    methods.LUCIR(),
+    stream.shape,
+    memory=PerClass(5),
+    exemplars="mnemonics",
+    adjust=True,
+    finetune="head",
+    base=schedule,
+    train=schedule,
+    balance=phase.Schedule(2, 0.01, (), batch_size=64),
+    augment=augment.AUGMENTATIONS["crop"],
+  )
+  compiled: list[float] = []
+
+  def listen(name, seconds, **_):
+    if name == _COMPILED:
+      compiled.append(seconds)
+
+  listener: Any = listen
+  jax.monitoring.register_event_duration_secs_listener(listener)
+  state, rows = phase.begin_run(0, config), []
+  for part in stream:
+    compiled.clear()
+    began = time.perf_counter()
+    state, result = phase.run_phase(state, part, config)
+    seconds = time.perf_counter() - began
+    rows.append(
+      {
+        "phase": result.phase,
+        "classes": result.classes_seen,
+        "compiled": len(compiled),
+        "compile_seconds": sum(compiled),
+        "running_seconds": seconds - sum(compiled),
+        "seconds": seconds,
+      }
+    )
+  shown = {
+    "phase": ("phase", "{}"),
+    "classes": ("classes", "{}"),
+    "compiled": ("programs compiled", "{}"),
+    "compile_seconds": ("compiling", "{:.1f} s"),
+    "running_seconds": ("running", "{:.1f} s"),
+  }
+  bench.add("phases", f"{count} phases", rows, shown)
+
+
+def _pseudo_classes(digits: "Dataset") -> "Dataset":
+  """Every fifth image of a class as a class of its own."""
+  import numpy as np
+
+  def split(labels):
+    finer = np.zeros_like(labels)
+    for label in np.unique(labels):
+      members = np.flatnonzero(labels == label)
+      finer[members] = _SPLIT * label + np.arange(len(members)) % _SPLIT
+    return finer
+
+  # In one step: labels and names have to agree.
+  return dataclasses.replace(
+    digits,
+    train_labels=split(digits.train_labels),
+    test_labels=split(digits.test_labels),
+    class_names=tuple(
+      f"{name}, part {i}" for name in digits.class_names for i in range(_SPLIT)
+    ),
+  )
 
 
 if __name__ == "__main__":
-  if _CHILD in os.environ:
-    _run(sys.argv[1:])
-  else:
-    app.run(main)
+  parts = {name: functools.partial(starts, part=name) for name in _COMMANDS}
+  Benchmark(
+    "start", {**parts, "phases": phases}, quick=["smoke", "phases"]
+  ).run()

@@ -14,36 +14,20 @@ that is depends on chance. With MALLOC_TRIM_THRESHOLD_=131072 in the environment
 does not, and peaks are what is needed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import io
-import json
-import os
-import pathlib
-import runpy
+from pathlib import Path
 import struct
-import subprocess
-import sys
-import tempfile
 import time
 from typing import Any, NamedTuple
 
-from absl import app, flags
 import numpy as np
 from PIL import Image
 
-from benchmarks import measure
+from benchmarks.measure import Benchmark, Command, mebibytes
 from mnemonics_jax import data
 from mnemonics_jax.data import folder
 
-_QUICK = flags.DEFINE_bool("quick", False, "Few images of few classes.")
-_OUTPUT = flags.DEFINE_string(
-  "output", None, "JSON file; the default is below benchmarks/results."
-)
-_IMAGES = flags.DEFINE_list(
-  "images", None, "How many to train on, such as 10000,100000; ascending."
-)
-
-_ROOT = pathlib.Path(__file__).parents[1]
 _PICTURES = 4  # Of each class.
 _TESTS = 5  # The same number for every run.
 
@@ -66,31 +50,29 @@ _FULL = _Size(200, 190, 48, 30_000, (10_000, 30_000, 100_000))
 _SMALL = _Size(10, 8, 16, 600, (200, 800))
 
 
-def main(_):
-  results = measure.Results("streaming", _OUTPUT.value, _QUICK.value)
-  size = _SMALL if _QUICK.value else _FULL
-  if _IMAGES.value:
-    size = size._replace(images=[int(count) for count in _IMAGES.value])
-  with tempfile.TemporaryDirectory() as folder:
-    rows = list(_runs(size, pathlib.Path(folder)))
-  results.add(
+def streaming(bench: Benchmark) -> None:
+  """Runs of ever more images, each in a process of its own."""
+  size = _SMALL if bench.options.quick else _FULL
+  if asked := bench.options.images:
+    size = size._replace(images=[int(count) for count in asked])
+  bench.add(
     "streaming",
     f"{size.classes} classes at {size.image_size}×{size.image_size}",
-    rows,
-    lambda row: {
-      "images": f"{row['images']:,}",
-      "epochs": row["epochs"],
-      "listing": f"{row['list_seconds']:.1f} s",
-      "second look": f"{row['second_look_seconds']:.1f} s",
-      "run": f"{row['seconds']:.0f} s",
-      "peak memory": f"{row['peak_bytes'] / 2**20:,.0f} MiB",
-      "more, per image": f"{row['bytes_per_image']:,.0f} bytes",
+    list(_runs(size, bench.folder)),
+    {
+      "images": ("images", "{:,}"),
+      "epochs": ("epochs", "{}"),
+      "list_seconds": ("listing", "{:.1f} s"),
+      "second_look_seconds": ("second look", "{:.1f} s"),
+      "seconds": ("run", "{:.0f} s"),
+      "peak_bytes": ("peak memory", mebibytes),
+      "bytes_per_image": ("more, per image", "{:,.0f} bytes"),
     },
     commands=[_command(size, n, "DIR", "DIR") for n in size.images],
   )
 
 
-def _runs(size: _Size, home: pathlib.Path):
+def _runs(size: _Size, home: Path) -> Iterator[dict[str, Any]]:
   pictures = _pictures(size.classes)
   images, written, first = home / "images", 0, None
   _write(images / "val", pictures, range(_TESTS))
@@ -100,9 +82,10 @@ def _runs(size: _Size, home: pathlib.Path):
     written = each
     # Nothing is known of a run's images and programs before it.
     place = home / str(count)
-    row = {"images": count, "epochs": size.epochs(count)} | _learn(
-      _command(size, count, images, place), place
-    )
+    command = _command(size, count, images, place)
+    told = Command(*command, XDG_CACHE_HOME=f"{place}/cache").end()
+    row = {name: told[name] for name in ("seconds", "peak_bytes")}
+    row = {"images": count, "epochs": size.epochs(count), **row}
     row |= _looks(images, size.image_size, place)
     first = first or row
     grown = row["peak_bytes"] - first["peak_bytes"]
@@ -149,28 +132,6 @@ def _command(size, count, images, place) -> list[str]:
   ]
 
 
-def _learn(command, place) -> dict[str, Any]:
-  """Seconds and the most memory of a run in a process of its own."""
-  began = time.perf_counter()
-  done = subprocess.run(
-    [sys.executable, "-m", "benchmarks.streaming", *command],
-    cwd=_ROOT,
-    env=os.environ
-    | {
-      _CHILD: "1",
-      "PYTHONPATH": str(_ROOT),
-      "XDG_CACHE_HOME": f"{place}/cache",
-    },
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
-  if done.returncode:
-    raise RuntimeError(done.stdout)
-  seconds = time.perf_counter() - began
-  return {"seconds": seconds} | json.loads(done.stdout.splitlines()[-1])
-
-
 def _looks(images, image_size, place) -> dict[str, float]:
   """Seconds that it takes to list all files, and to know them again."""
   began = time.perf_counter()
@@ -189,22 +150,9 @@ def _looks(images, image_size, place) -> dict[str, float]:
   }
 
 
-_CHILD = "MNEMONICS_BENCHMARK_STREAMING"
-
-
-def _run(line):
-  """The command itself, which then tells of its memory."""
-  sys.argv = list(line)
-  try:
-    runpy.run_module(f"experiments.{line[0]}", run_name="__main__")
-  except SystemExit as end:
-    if end.code:
-      raise
-  print(json.dumps({"peak_bytes": measure.peak_bytes()}))
-
-
 if __name__ == "__main__":
-  if _CHILD in os.environ:
-    _run(sys.argv[1:])
-  else:
-    app.run(main)
+  Benchmark(
+    "streaming",
+    dict(streaming=streaming),
+    images=(list, "How many to train on, such as 10000,100000; ascending."),
+  ).run()

@@ -11,36 +11,20 @@ ResNet-32, 128 CIFAR-shaped images, forward, backward and SGD update:
 
 Ours are the compiled steps of `phase.fit`, on one device or on one virtual
 device per processor, with kernels of our own or, as without a C++ compiler, XLA's.
-PyTorch runs in both layouts, and compiled in the better one. Then a profile of the plain step; the last table is the
-share of an epoch that, by the profiler, is not within steps.
+PyTorch runs in both layouts, and compiled in the better one. Then a profile of the
+plain step; the last table is the share of an epoch that, by the profiler, is not
+within steps.
 """
 
-import contextlib
-import importlib.metadata
-import importlib.util
-import tempfile
 from typing import Any
 
-from absl import app, flags
+from benchmarks.measure import Benchmark, has_torch
 
-from benchmarks import measure
-from benchmarks.measure import Contestant, ContestantError
-
-_QUICK = flags.DEFINE_bool("quick", False, "ResNet-8, one minute.")
-_OUTPUT = flags.DEFINE_string(
-  "output", None, "JSON file; the default is below benchmarks/results."
-)
-_KINDS = flags.DEFINE_list(
-  "kinds", ["plain", "phase", "in_out", "out"], "Steps to measure."
-)
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Turns of each contestant.")
-_THREADS = flags.DEFINE_integer("threads", 2, "Processors a contestant uses.")
-
-_RIVALS = [
+_RIVALS = (
   "PyTorch",
   "PyTorch, channels last",
   "PyTorch, channels last, torch.compile",
-]
+)
 _BATCH = 128
 # Multiply-adds of a forward pass of one image.
 _MACS = {"resnet32": 69.1e6, "resnet8": 12.4e6}
@@ -49,145 +33,125 @@ _MACS = {"resnet32": 69.1e6, "resnet8": 12.4e6}
 _PASSES = {"plain": 3, "phase": 4, "in_out": 3, "out": 2}
 
 
-def main(_):
-  network = "resnet8" if _QUICK.value else "resnet32"
-  steps = 2 if _QUICK.value else 4
-  has_torch = importlib.util.find_spec("torch") is not None
-  if not has_torch:
-    print("PyTorch is not installed: pip install -e '.[bench]'\n")
-  results = measure.Results(
-    "train_step", _OUTPUT.value, _QUICK.value, _THREADS.value
-  )
-  peak = _peak(has_torch)
-  part = lambda name, title, rows: results.add(
-    name, title, rows, _shown, network=network, peak_flops=peak
-  )
+def steps(bench: Benchmark) -> None:
+  """A table for each kind of step; the best PyTorch is the unit."""
+  torch = has_torch()
+  peak = _peak(bench, torch)
   print(f"Matrix products: {peak / 1e9:.0f} GFLOP/s\n", flush=True)
-  with tempfile.TemporaryDirectory() as folder:
-    path = f"{folder}/problem.npz"
-    _contestant(
-      "jax_train:write", path=path, network=network, images=512
-    ).close()
-    for kind in _KINDS.value:
-      rows = _compare(path, network, kind, steps, has_torch, peak)
-      part(kind, f"{network}, {kind} step", rows)
-    rows = _profile(path, network, has_torch)
-    part("profile", f"Where the time of {network}'s plain step goes", rows)
-    long = f"{folder}/epoch.npz"
-    size = 2048
-    _contestant(
-      "jax_train:write", path=long, network=network, images=size
-    ).close()
-    part("epoch", f"An epoch of {size} images", [_gap(long, network)])
+  for kind in bench.options.kinds:
+    rows = _compare(bench, kind, torch, peak)
+    _add(bench, kind, f"{kind} step", rows, peak_flops=peak)
 
 
-def _contestant(factory, **kwargs):
-  return Contestant(f"benchmarks.{factory}", threads=_THREADS.value, **kwargs)
-
-
-def _peak(has_torch) -> float:
+def _peak(bench: Benchmark, torch: bool) -> float:
   """The fastest matrix product of either library, in FLOP/s."""
   size, repeats = 2048, 4
-  flops = 2 * size**3 * repeats
-  best = []
-  for library in ["jax_train", *(["torch_train"] if has_torch else [])]:
-    with _contestant(f"{library}:gemm", size=size, repeats=repeats) as c:
-      turns = [c.turn() for _ in range(_ROUNDS.value)]
-      best.append(flops / measure.best(turns).seconds)
-  return max(best)
+  libraries = ["jax_train", *(["torch_models"] if torch else [])]
+  options = dict(size=size, repeats=repeats)
+  found = bench.compare(
+    {name: dict(options, factory=f"{name}:gemm") for name in libraries}
+  )
+  seconds = min(one.best.seconds for one in found.values())
+  return 2 * size**3 * repeats / seconds
 
 
-def _compare(path, network, kind, steps, has_torch, peak):
-  """A row for each contestant, with the best PyTorch as unit."""
-  ours = dict(path=path, network=network, kind=kind, steps=steps)
-  many = _THREADS.value
-  native, xla = ({"MNEMONICS_CPU_CONV": form} for form in ("native", "xla"))
-  makers = {
-    "ours": lambda: _contestant(
-      "jax_train:train_steps", environment=native, **ours
+def _compare(bench, kind, torch, peak) -> list[dict[str, Any]]:
+  steps = 2 if bench.options.quick else 4
+  common = dict(path=_images(bench, 512), kind=kind, steps=steps)
+  ours = dict(common, factory="jax_train:train_steps", network=_network(bench))
+  many = bench.options.threads
+  native, xla = (
+    dict(ours, environment={"MNEMONICS_CPU_CONV": form})
+    for form in ("native", "xla")
+  )
+  entrants = {
+    "ours": native,
+    "ours, without a compiler": xla,
+    f"ours, {many} virtual devices": dict(native, devices=many),
+    "ours as a command without a compiler runs it": dict(
+      xla, devices=many, keep_memory=True
     ),
-    "ours, without a compiler": lambda: _contestant(
-      "jax_train:train_steps", environment=xla, **ours
-    ),
-    f"ours, {many} virtual devices": lambda: _contestant(
-      "jax_train:train_steps", environment=native, devices=many, **ours
-    ),
-    "ours as a command without a compiler runs it": lambda: _contestant(
-      "jax_train:train_steps",
-      environment=xla,
-      devices=many,
-      keep_memory=True,
-      **ours,
-    ),
-    "flax, plain lax.conv": lambda: _contestant(
-      "jax_train:plain_steps", **ours
-    ),
+    "flax, plain lax.conv": dict(ours, factory="jax_train:plain_steps"),
   }
-  rivals = _RIVALS if has_torch else []
+  rivals = _RIVALS if torch else ()
   for name in rivals:
-    makers[name] = lambda name=name: _contestant(
-      "torch_train:train_steps", path=path, kind=kind, steps=steps,
-      channels_last="last" in name, compiled="compile" in name,
-    )  # fmt: skip
-  with contextlib.ExitStack() as stack:
-    contestants, first = {}, {}
-    for name, make in makers.items():
-      try:
-        contestant = stack.enter_context(make())
-        contestant.turn()
-      except ContestantError as error:  # Not all of them run everywhere.
-        print(f"{name} failed: {str(error).splitlines()[-1]}\n", flush=True)
-        continue
-      contestants[name], first[name] = contestant, contestant.result()
-    samples = measure.take_turns(contestants, _ROUNDS.value)
-    facts = {name: c.facts for name, c in contestants.items()}
-  bests = {name: measure.best(turns) for name, turns in samples.items()}
-  unit = min((bests[r].seconds for r in rivals if r in bests), default=None)
-  flops = 2 * _MACS[network] * _BATCH * _PASSES[kind] * steps
+    entrants[name] = dict(
+      common,
+      factory="torch_models:train_steps",
+      channels_last="last" in name,
+      compiled="compile" in name,
+    )
+  found = bench.compare(entrants, warm_up=True)
+  times = [found[name].best.seconds for name in rivals if name in found]
+  unit = min(times, default=None)
+  flops = 2 * _MACS[_network(bench)] * _BATCH * _PASSES[kind] * steps
   return [
     {
       "name": name,
-      "seconds": best.seconds / steps,
-      "cpu_seconds": best.cpu_seconds / steps,
-      "images_per_second": _BATCH * steps / best.seconds,
-      "time": best.seconds / unit if unit else None,
-      "peak_share": flops / best.seconds / peak,
-      "first_loss": first[name] / steps,
-      "compile_seconds": facts[name].get("compile_seconds"),
-      "samples": samples[name],
+      "seconds": one.best.seconds / steps,
+      "cpu_seconds": one.best.cpu_seconds / steps,
+      "images_per_second": _BATCH * steps / one.best.seconds,
+      "time": one.best.seconds / unit if unit else None,
+      "peak_share": flops / one.best.seconds / peak,
+      "first_loss": one.result / steps,
+      "compile_seconds": one.facts.get("compile_seconds"),
+      "samples": one.samples,
     }
-    for name, best in bests.items()
+    for name, one in found.items()
   ]
 
 
-def _profile(path, network, has_torch):
+def profile(bench: Benchmark) -> None:
   """Seconds of the plain step by its parts; of several, the fastest profile."""
-  makers = {"ours": ("jax_profile:profile", {"network": network})}
-  if has_torch:
-    makers["torch"] = ("torch_train:profile", {})
+  makers = {"ours": ("jax_train:profile", {"network": _network(bench)})}
+  if has_torch():
+    makers["torch"] = ("torch_models:profile", {})
   columns = {}
   for name, (factory, more) in makers.items():
-    with _contestant(factory, path=path, kind="plain", steps=4, **more) as c:
-      turns = [c.turn() and c.result() for _ in range(_ROUNDS.value)]
+    options = dict(path=_images(bench, 512), kind="plain", steps=4, **more)
+    with bench.contestant(factory, **options) as one:
+      turns = [one.turn() and one.result() for _ in range(bench.rounds)]
     columns[name] = min(
       turns,
       key=lambda parts: sum(
         seconds for part, seconds in parts.items() if "of these" not in part
       ),
     )
-  return [
-    {"name": part}
-    | {name: column.get(part) for name, column in columns.items()}
+  rows = [
+    {"name": part, **{name: parts.get(part) for name, parts in columns.items()}}
     for part in columns["ours"]
   ]
+  _add(bench, "profile", "where the time of the plain step goes", rows)
 
 
-def _gap(path, network) -> dict[str, Any]:
+def epoch(bench: Benchmark) -> None:
   """The share of an epoch between its steps."""
-  with _contestant("jax_profile:epoch", path=path, network=network) as c:
-    turns = [c.turn() and c.result() for _ in range(_ROUNDS.value)]
+  size = 2048
+  options = dict(path=_images(bench, size), network=_network(bench))
+  with bench.contestant("jax_train:epoch", **options) as one:
+    turns = [one.turn() and one.result() for _ in range(bench.rounds)]
   wall, busy = min(turns, key=lambda turn: 1 - turn[1] / turn[0])
-  return {"wall": wall, "busy": busy, "gap": 1 - busy / wall}
+  row = {"wall": wall, "busy": busy, "gap": 1 - busy / wall}
+  _add(bench, "epoch", f"an epoch of {size} images", [row])
+
+
+def _network(bench: Benchmark) -> str:
+  return "resnet8" if bench.options.quick else "resnet32"
+
+
+def _images(bench: Benchmark, count: int) -> str:
+  """The file of a model and of images, which contestants read."""
+  path = bench.folder / f"{count}.npz"
+  if not path.exists():
+    options = dict(path=str(path), network=_network(bench), images=count)
+    bench.contestant("jax_train:write", **options).close()
+  return str(path)
+
+
+def _add(bench, name, title, rows, **facts):
+  network = _network(bench)
+  title = f"{network}, {title}"
+  bench.add(name, title, rows, _SHOWN, network=network, **facts)
 
 
 _SHOWN = {
@@ -206,14 +170,10 @@ _SHOWN = {
   "gap": ("gap", "{:.2%}"),
 }
 
-
-def _shown(row):
-  return {
-    title: "" if row[key] is None else form.format(row[key])
-    for key, (title, form) in _SHOWN.items()
-    if key in row
-  }
-
-
 if __name__ == "__main__":
-  app.run(main)
+  Benchmark(
+    "train_step",
+    dict(steps=steps, profile=profile, epoch=epoch),
+    rounds=(5, "Turns of each contestant; the fastest counts."),
+    kinds=(["plain", "phase", "in_out", "out"], "Steps to measure."),
+  ).run()

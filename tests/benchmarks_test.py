@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import measure
+from benchmarks import measure, replay
 
 _ROOT = pathlib.Path(__file__).parents[1]
 
@@ -28,6 +28,70 @@ def test_table_is_aligned_markdown():
     "| a    |    1 |",
     "| long |   12 |",
   ]
+
+
+def _bench(parts=("one", "two"), **options):
+  made = []
+  parts = {name: lambda bench, n=name: made.append(n) for name in parts}
+  return measure.Benchmark("test", parts, quick=["one"], **options), made
+
+
+@pytest.mark.parametrize(
+  "flags, expected",
+  [
+    ([], ["one", "two"]),
+    (["--parts=two"], ["two"]),
+    (["--quick"], ["one"]),
+    (["--quick", "--parts=two"], ["two"]),
+  ],
+)
+def test_parts_are_those_that_are_asked_for(monkeypatch, flags, expected):
+  bench, made = _bench()
+  monkeypatch.setattr(sys, "argv", ["test", *flags])
+  bench.run()
+  assert made == expected
+
+
+def test_options_have_defaults_and_mistakes_are_told(monkeypatch, capsys):
+  for flag in ("--parts=three", "--sizes=1"):
+    bench, made = _bench()
+    monkeypatch.setattr(sys, "argv", ["test", flag])
+    with pytest.raises(SystemExit, match=r"three|sizes") as stop:
+      bench.run()
+    assert stop.value.code and not made
+  bench, made = _bench(size=(int, "How much."), rounds=(5, "How often."))
+  monkeypatch.setattr(sys, "argv", ["test", "--help"])
+  bench.run()
+  assert "How much." in capsys.readouterr().out and not made
+  bench.options(["test", "--quick"])
+  assert (bench.options.size, bench.rounds) == (None, 1)
+  bench.options(["test", "--noquick", "--size=4"])
+  assert (bench.options.size, bench.rounds) == (4, 5)
+
+
+def test_results_of_other_parts_stay(monkeypatch, tmp_path, capsys):
+  def part(name):
+    def measured(bench):
+      rows = [{"name": name, "bytes": 2**21}, {"name": "", "seconds": 1.25}]
+      shown = {
+        "name": ("", "{}"),
+        "bytes": ("memory", measure.mebibytes),
+        "seconds": ("time", "{:.1f} s"),
+      }
+      bench.add(name, "Title", rows, shown, size=3)
+
+    return measured
+
+  for name in ("one", "two"):
+    bench = measure.Benchmark("test", {n: part(n) for n in ("one", "two")})
+    given = [f"--parts={name}", f"--output={tmp_path}/deep/result.json"]
+    monkeypatch.setattr(sys, "argv", ["test", *given])
+    bench.run()
+  found = json.loads((tmp_path / "deep/result.json").read_text())
+  assert [*found] == ["one", "two"] and found["two"]["size"] == 3
+  assert found["one"]["rows"][0] == {"name": "one", "bytes": 2**21}
+  out = capsys.readouterr().out
+  assert "| one |  2 MiB |       |" in out and "|     |        | 1.2 s |" in out
 
 
 _FILES = sorted((_ROOT / "benchmarks").glob("*.py"))
@@ -71,13 +135,15 @@ def _quick(name, folder, *flags):
 
 @pytest.mark.slow
 def test_hypergradient_quick(tmp_path):
-  results, text = _quick("hypergradient", tmp_path, "--rounds=1")
+  results, text = _quick("hypergradient", tmp_path)
   names = {row["name"] for row in results["meta_step_2"]["rows"]}
   assert {f'ours, remat="{r}"' for r in ("none", "step", "nested")} <= names
   versions = results["meta_step_2"]["versions"]
   assert "torch" in versions or "PyTorch is not" in text
   for row in results.get("agreement", {"rows": []})["rows"]:
     assert row["relative difference"] < 1e-6
+  first, *others = (row["meta_step"] for row in results["memory"]["rows"])
+  assert first > max(others)
 
 
 @pytest.mark.slow
@@ -96,16 +162,16 @@ def test_gradients_of_resnet32_are_those_of_pytorch(tmp_path):
 
   def ours(form):
     return gradient(
-      "jax_resnet:meta_step", form, problem=problem, inner_steps=1, remat="step"
+      "jax_meta:meta_step", form, problem=problem, inner_steps=1, remat="step"
     )
 
   def torchs(double):
     return gradient(
-      "torch_resnet:meta_step", inner_steps=1, channels_last=True, double=double
+      "torch_models:meta_step", inner_steps=1, channels_last=True, double=double
     )
 
   measure.Contestant(
-    "benchmarks.jax_resnet:write", threads=2, path=path, problem=problem
+    "benchmarks.jax_meta:write", threads=2, path=path, problem=problem
   ).close()
   exact = torchs(double=True)
   error = lambda found: np.linalg.norm(found - exact) / np.linalg.norm(exact)
@@ -117,17 +183,11 @@ def test_gradients_of_resnet32_are_those_of_pytorch(tmp_path):
 
 @pytest.mark.slow
 def test_train_step_quick(tmp_path):
-  results, _ = _quick("train_step", tmp_path, "--rounds=1")
+  results, _ = _quick("train_step", tmp_path)
   for kind in ("plain", "in_out", "out"):
     first = [row["first_loss"] for row in results[kind]["rows"]]
     assert max(first) / min(first) - 1 < 1e-3
   assert all(row["ours"] > 0 for row in results["profile"]["rows"])
-
-
-@pytest.mark.slow
-def test_phases_quick(tmp_path):
-  results, _ = _quick("phases", tmp_path)
-  assert [row["compiled"] for row in results["phases"]["rows"][2:]] == [0] * 4
 
 
 @pytest.mark.slow
@@ -137,11 +197,12 @@ def test_start_quick(tmp_path):
   assert second["compile"] < first["compile"] / 2
   assert continued["compile"] < first["compile"] / 2
   assert first["programs"] == second["programs"] > 50
+  assert [row["compiled"] for row in results["phases"]["rows"][2:]] == [0] * 4
 
 
 @pytest.mark.slow
 def test_scaling_quick(tmp_path):
-  results, _ = _quick("scaling", tmp_path, "--rounds=1")
+  results, _ = _quick("scaling", tmp_path)
   for row in results["devices"]["rows"]:
     assert row["difference"] < 1e-5
     moves = {name for name, count in row["moves"].items() if count}
@@ -149,12 +210,6 @@ def test_scaling_quick(tmp_path):
   _, same = results["two_processes"]["rows"]
   assert same["against"] == "one process, 2 devices"
   assert same["difference"] < 1e-5
-
-
-@pytest.mark.slow
-def test_memory_quick(tmp_path):
-  results, _ = _quick("memory", tmp_path)
-  assert results["memory"]["rows"]
 
 
 @pytest.mark.slow
@@ -182,24 +237,19 @@ def test_streaming_quick(tmp_path):
   assert 0 < many["list_seconds"] < many["second_look_seconds"] < 20
 
 
-def test_replay_keeps_what_the_preset_keeps():
-  """In a process of its own, for its flags are called as those of experiments."""
-  code = (
-    "import sys\nfrom absl import flags\nfrom benchmarks import replay\n"
-    "flags.FLAGS(sys.argv)\n"
-    "found = replay.settings_from_flags()\n"
-    "print(found.codec, found.memory)"
-  )
-  kept = lambda *given: subprocess.run(
-    [sys.executable, "-c", code, "--dataset=cifar100", *given],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-  ).stdout.strip()
-  # 20 images of 32 × 32 pixels, as they are.
-  assert kept("--preset=best") == "jpeg:90 per_class_bytes:61440"
-  assert kept("--preset=best", "--codec=raw").startswith("raw ")
+@pytest.mark.parametrize(
+  "codec, kept",
+  [
+    # 20 images of 32 × 32 pixels, as they are.
+    (None, ("jpeg:90", "per_class_bytes:61440")),
+    ("raw", ("raw", "per_class_bytes:61440")),
+  ],
+)
+def test_replay_keeps_what_the_preset_keeps(codec, kept):
+  options = replay.BENCHMARK.options
+  options(["replay", "--preset=best", *([f"--codec={codec}"] if codec else [])])
+  settings = replay.settings_of(options)
+  assert (settings.codec, settings.memory) == kept
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The meta step of `bilevel` on our ResNets, and what it is compared with."""
+"""Our meta steps, for `hypergradient`: each function is a contestant's factory."""
 
 import dataclasses
 import functools
@@ -13,10 +13,8 @@ from mnemonics_jax import bilevel
 from mnemonics_jax.bilevel import BilevelConfig, Exemplars, Features
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.heads import CosineHead
-from mnemonics_jax.nn.model import Model
+from mnemonics_jax.nn.model import Model, backbone
 from mnemonics_jax.parallel import mesh
-
-_UNOPTIMISED: Any = {"xla_backend_optimization_level": 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Problem:
     return self.model.apply(variables, images)[0].logits
 
   def features(self, variables, images):
-    return self.model.features(variables, images)[0]
+    return self.model.network.features(backbone(variables), images)[0]
 
   def head(self, params, features):
     return self.model.head.scores(params, features).logits
@@ -88,8 +86,8 @@ def write(path: str, problem: dict):
   variables, exemplars, valid = spec.draw()
   variables = jax.tree_util.tree_map_with_path(_weaken, variables)
   images, labels, _ = exemplars
-  train = jax.jit(functools.partial(spec.model.features, train=True))
-  features, moved = train(variables, images)
+  train = jax.jit(functools.partial(spec.model.apply, train=True))
+  (features, *_), moved = train(variables, images)
   # Flax moves statistics a tenth of the way, so ten times that is all of it.
   before = variables["batch_stats"]
   stats = jax.tree.map(lambda a, b: a + 10 * (b - a), before, moved)
@@ -97,22 +95,27 @@ def write(path: str, problem: dict):
   seen = jnp.ones(len(labels), bool)
   head = bilevel.imprint(params["head"], features, labels, seen)
   variables = {"params": params | {"head": head}, "batch_stats": stats}
-  leaves, _ = jax.tree.flatten_with_path(variables)
-  module = spec.model.network.module
-  np.savez(
+  save(
     path,
-    **{_name(k): v for k, v in leaves},
+    spec.model,
+    variables,
     exemplars=exemplars.images,
     labels=exemplars.labels,
     valid=valid.images,
     valid_labels=valid.labels,
     inner_lr=spec.inner_lr,
-    blocks=module.blocks,
-    widths=module.widths,
-    mean=module.mean,
-    std=module.std,
   )
-  return None, {"jax": jax.__version__}
+  return None, {}
+
+
+def save(path: str, model: Model, variables: Any, **arrays: Any) -> None:
+  """Writes arrays, a model's variables by path, and what it is built of."""
+  leaves, _ = jax.tree.flatten_with_path(variables)
+  module = model.network.module
+  about = {
+    name: getattr(module, name) for name in ("blocks", "widths", "mean", "std")
+  }
+  np.savez(path, **{_name(k): v for k, v in leaves}, **about, **arrays)
 
 
 def _weaken(path, x):
@@ -205,15 +208,48 @@ def memory(problem: dict, lengths: tuple[int, ...]):
   allotted = {}
   for remat in ("none", "step", "nested"):
     for steps in lengths:
-      program = jax.jit(_program(spec, steps, remat))
-      # Buffers are assigned before machine code is made: leave that unoptimised.
-      analysis: Any = (
-        program.lower(exemplars, variables, valid)
-        .compile(_UNOPTIMISED)
-        .memory_analysis()
-      )
+      program = _program(spec, steps, remat)
+      analysis = _memory_of(program, exemplars, variables, valid)
       allotted[remat, steps] = analysis.temp_size_in_bytes
   return None, allotted
+
+
+def chunk_memory(
+  image_size: int, classes: int, exemplars: int, valid: int, inner_steps: int
+):
+  """Bytes of ResNet-18's compiled meta step on some exemplars, all included."""
+  network = networks.resnet18(image_shape=(image_size, image_size, 3))
+  model = Model(network, CosineHead(), classes)
+  config = BilevelConfig(scope="all", remat="step", inner_steps=inner_steps)
+  program = functools.partial(
+    bilevel.hypergradient,
+    apply_fn=lambda v, x: model.apply(v, x)[0].logits,
+    config=config,
+  )
+  shape = jax.ShapeDtypeStruct
+  pair: Any = lambda n, dtype: (
+    shape((n, *network.image_shape), dtype), shape((n,), jnp.int32),
+  )  # fmt: skip
+  began = time.perf_counter()
+  memory = _memory_of(
+    program,
+    Exemplars(*pair(exemplars, jnp.float32)),
+    jax.eval_shape(model.init, jax.random.key(0)),
+    pair(valid, jnp.uint8),
+  )
+  used = (
+    memory.temp_size_in_bytes
+    + memory.argument_size_in_bytes
+    + memory.output_size_in_bytes
+  )
+  seconds = time.perf_counter() - began
+  return None, {"meta_step": used, "compile_seconds": seconds}
+
+
+def _memory_of(program, *args) -> Any:
+  # Buffers are assigned before machine code is made: leave that unoptimised.
+  options: Any = {"xla_backend_optimization_level": 0}
+  return jax.jit(program).lower(*args).compile(options).memory_analysis()
 
 
 def _program(problem, inner_steps, remat):
@@ -226,12 +262,7 @@ def _program(problem, inner_steps, remat):
 def _compile(program, *args):
   start = time.perf_counter()
   compiled = jax.jit(program).lower(*args).compile()
-  analysis: Any = compiled.memory_analysis()
-  facts = {
-    "jax": jax.__version__,
-    "compile_seconds": time.perf_counter() - start,
-    "allotted_bytes": analysis.temp_size_in_bytes,
-  }
+  facts = {"compile_seconds": time.perf_counter() - start}
 
   def step():
     value, grads = jax.block_until_ready(compiled(*args))
