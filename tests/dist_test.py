@@ -54,6 +54,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_no_other(wheel):
   assert "mnemonics_jax/report/style.css" in packed
   assert "mnemonics_jax/report/page.html.j2" in packed
   assert "experiments/paper_tables.yaml" in packed
+  assert "experiments/tables/table_1.yaml" in packed
 
 
 def test_the_wheel_says_what_it_is(wheel):

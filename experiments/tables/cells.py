@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
-from experiments.tables.plan import Plan
-from experiments.tables.rows import Row
+from experiments.tables.plan import Plan, Row
 from mnemonics_jax import protocol
 from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report import Run
@@ -79,21 +78,13 @@ class Sheet:
   """A table as far as it has been filled.
 
   Attributes:
-    table: which of the paper's.
-    dataset: name of the data set.
-    preset: name of the preset.
-    rows: its rows, in order.
+    plan: the table.
     cells: in any order; `departures` are the settings that differ from those
       of the paper in the same row.
-    plan: of a table that is not the paper's.
   """
 
-  table: str
-  dataset: str
-  preset: str
-  rows: Sequence[Row]
+  plan: Plan
   cells: Sequence[Cell]
-  plan: Plan | None = None
 
   @property
   def phases(self) -> list[int]:
@@ -103,7 +94,7 @@ class Sheet:
   def shown(self) -> list[Row]:
     """Rows of which there are cells."""
     names = {cell["row"] for cell in self.cells}
-    return [row for row in self.rows if row.name in names]
+    return [row for row in self.plan.rows if row.name in names]
 
   def of(self, row: str, phases: int, status: str = "finished") -> list[Cell]:
     """The cells of a row and N, by seed."""
@@ -136,6 +127,11 @@ def average(
 ) -> float:
   """Average accuracy of a read-out, by default the reported one."""
   return cell["average"][moment][readout or cell["readout"]]
+
+
+def accuracies(cell: Cell, readout: str | None = None) -> list[float]:
+  """Accuracy of a read-out after each phase, by default the reported one."""
+  return cell["accuracy"]["final"][readout or cell["readout"]]
 
 
 def forgetting(cell: Cell) -> float:

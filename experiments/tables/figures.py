@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
-from experiments.tables.rows import UPPER_BOUND, Row
+from experiments.tables.plan import UPPER_BOUND, Row
 from mnemonics_jax.report import draw, lines, words
 from mnemonics_jax.report.draw import COLORS, INK, MARKERS, Drawing
 from mnemonics_jax.report.group import merge_seeds
@@ -21,33 +21,30 @@ _PANELS = {
 }
 
 
-def write(sheet: Sheet, root: Path, path: Path) -> None:
-  """Draws, with the numbers of each picture as CSV.
+def write(sheet: Sheet) -> None:
+  """Draws, with the numbers of each picture as CSV."""
+  drawings = itertools.chain(curves(sheet), moves(sheet))
+  draw.save_all(drawings, sheet.plan.directory)
 
-  Args:
-    sheet: the cells.
-    root: where their runs are.
-    path: what paths of files begin with.
-  """
-  drawings = itertools.chain(
-    curves(sheet, path.name), moves(sheet, root, path.name)
+
+def written(sheet: Sheet) -> tuple[list[Path], list[Path]]:
+  """Pictures that are there: curves, and how far exemplars move."""
+  names = (
+    [f"_n{phases}.png" for phases in sheet.phases],
+    [f"_distances_{row.name}.png" for row in sheet.shown],
   )
-  draw.save_all(drawings, path.parent)
-
-
-def names(sheet: Sheet, name: str) -> tuple[list[str], list[str]]:
-  """Of the curves, and of the pictures of moving exemplars; all may lack."""
-  return (
-    [f"{name}_n{phases}" for phases in sheet.phases],
-    [f"{name}_distances_{row.name}" for row in sheet.shown],
+  curves, moves = (
+    [path for name in kind if (path := sheet.plan.file(name)).exists()]
+    for kind in names
   )
+  return curves, moves
 
 
-def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
+def moves(sheet: Sheet) -> Iterator[Drawing]:
   """For every row that learns exemplars: how far they move, by N."""
   for row in sheet.shown:
     by_phases = {
-      phases: merge_seeds(_runs(root, sheet.of(row.name, phases)))
+      phases: merge_seeds(_runs(sheet.plan.root, sheet.of(row.name, phases)))
       for phases in sheet.phases
     }
     # Of runs that are not alike in all but their seeds, the first is shown.
@@ -56,7 +53,7 @@ def moves(sheet: Sheet, root: Path, name: str) -> Iterator[Drawing]:
     if runs:
       titles = [f"N = {phases}" for phases in runs]
       yield lines.distances(
-        f"{name}_distances_{row.name}", [*runs.values()], titles
+        f"{sheet.plan.name}_distances_{row.name}", [*runs.values()], titles
       )
 
 
@@ -69,7 +66,7 @@ def _runs(root: Path, cells: Sequence[Cell]) -> list[Run]:
   return found
 
 
-def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
+def curves(sheet: Sheet) -> Iterator[Drawing]:
   """One figure per N: mean over seeds, ribbons are 95 % intervals."""
   for phases in sheet.phases:
     shown = [row for row in sheet.shown if sheet.of(row.name, phases)]
@@ -101,7 +98,7 @@ def curves(sheet: Sheet, name: str) -> Iterator[Drawing]:
       ncols=3,
     )
     finding = _ends(sheet, shown, phases)
-    yield lines.drawing(f"{name}_n{phases}", figure, rows, finding)
+    yield lines.drawing(f"{sheet.plan.name}_n{phases}", figure, rows, finding)
 
 
 def _ends(sheet: Sheet, rows: Sequence[Row], phases: int) -> str:
@@ -109,7 +106,7 @@ def _ends(sheet: Sheet, rows: Sequence[Row], phases: int) -> str:
   ends = []
   for row in rows:
     cells = sheet.of(row.name, phases)
-    last = [c["accuracy"]["final"][c["readout"]][-1] for c in cells]
+    last = [table_cells.accuracies(cell)[-1] for cell in cells]
     ends.append(f"{words.share(statistics.fmean(last))} ({row.label})")
   return (
     f"N = {phases}: after the last phase the reported read-out has "
@@ -136,17 +133,18 @@ def _style(sheet: Sheet, row: Row) -> dict:
 
 def _place(sheet, row):
   """Numbers of a row's colour and of its kind of line."""
-  if sheet.plan:  # Of any rows: one style after the other.
-    rank, index = divmod(sheet.rows.index(row), len(COLORS))
+  rows = sheet.plan.rows
+  if not sheet.plan.table:  # Of any rows: one style after the other.
+    rank, index = divmod(rows.index(row), len(COLORS))
     return index, rank % 3
-  if sheet.table == "2":
+  if sheet.plan.table == "2":
     family = lambda r: r.name.removesuffix("_adjust")
     rank = 0 if row.fixed["adjust"] else 2
   else:
     family = lambda r: r.references[0] if r.references else r.name
-    compared = [name for r in sheet.rows for name in r.references]
+    compared = [name for r in rows for name in r.references]
     rank = compared.count(row.name)
-  families = list(dict.fromkeys(map(family, sheet.rows)))
+  families = list(dict.fromkeys(map(family, rows)))
   return families.index(family(row)), rank
 
 
@@ -154,10 +152,8 @@ def _points(
   cells: Sequence[Cell], row: Row, readout: str
 ) -> Iterator[dict[str, Any]]:
   """After each phase: the accuracy of a row, mean and interval in percent."""
-  accuracy = [
-    c["accuracy"]["final"][c["readout"] if readout == "reported" else readout]
-    for c in cells
-  ]
+  of = None if readout == "reported" else readout
+  accuracy = [table_cells.accuracies(cell, of) for cell in cells]
   for index, values in enumerate(zip(*accuracy, strict=True)):
     mean, half = table_cells.estimate(values)
     yield {

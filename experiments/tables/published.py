@@ -4,17 +4,6 @@ import functools
 import importlib.resources
 from typing import Any
 
-from experiments.tables.rows import Row
-
-
-def paper_number(
-  table: str, quantity: str, row: Row, dataset: str, phases: int
-) -> float | None:
-  """`avg_acc` or `forgetting` of a cell as a fraction, None if not printed."""
-  if row.paper is None:
-    return None
-  return _number(f"table_{table}", quantity, row.paper, dataset, phases)
-
 
 def columns(dataset: str) -> tuple[int, ...]:
   """Every N of which the paper has numbers for a data set."""
@@ -24,39 +13,39 @@ def columns(dataset: str) -> tuple[int, ...]:
   return tuple(found["columns_N"]) if any(dataset in r for r in rows) else ()
 
 
-def contradiction(
-  table: str, quantity: str, row: Row, dataset: str, phases: int
-) -> dict[str, float]:
-  """What each table prints for the run of a cell; empty where all agree.
+def number(
+  table: str, quantity: str, row: str | None, dataset: str, phases: int
+) -> float | None:
+  """`avg_acc` or `forgetting` of a cell as a fraction, None if not printed.
 
   Args:
     table: which of the paper's.
-    quantity: `avg_acc` or `forgetting`.
-    row: of that table.
+    quantity: one of the two.
+    row: its name in `paper_tables.yaml`; the paper does not have row None.
     dataset: name of the data set.
     phases: N.
   """
+  found = _published()
+  if row is None or phases not in found["columns_N"]:
+    return None
+  numbers = found[f"table_{table}"][quantity][row].get(dataset)
+  return numbers and numbers[found["columns_N"].index(phases)] / 100
+
+
+def contradiction(
+  table: str, quantity: str, row: str | None, dataset: str, phases: int
+) -> dict[str, float]:
+  """What each table prints for the run of a cell; empty where all agree."""
   for same in _published()["same_runs"]:
-    if row.paper is not None and same.get(f"table_{table}") == row.paper:
+    if row is not None and same.get(f"table_{table}") == row:
+      others = ((name.removeprefix("table_"), of) for name, of in same.items())
       numbers = {
-        name.removeprefix("table_"): _number(
-          name, quantity, label, dataset, phases
-        )
-        for name, label in same.items()
+        other: number(other, quantity, of, dataset, phases)
+        for other, of in others
       }
       found = {name: n for name, n in numbers.items() if n is not None}
       return found if len(set(found.values())) > 1 else {}
   return {}
-
-
-def _number(
-  table: str, quantity: str, label: str, dataset: str, phases: int
-) -> float | None:
-  published = _published()
-  numbers = published[table][quantity][label].get(dataset)
-  if numbers is None or phases not in published["columns_N"]:
-    return None
-  return numbers[published["columns_N"].index(phases)] / 100
 
 
 @functools.cache

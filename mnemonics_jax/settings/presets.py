@@ -198,9 +198,6 @@ PRESETS: Mapping[str, Presets] = {
   },
 }
 
-# What Table S1 keeps of all classes together, if it is not 20 images of each.
-TOTALS = {"digits": "total:20"}
-
 
 def of(dataset: str) -> Presets:
   """By name of a preset the settings that differ from `Settings`' defaults."""

@@ -17,10 +17,9 @@ import typing
 from absl.flags import FlagValues
 import numpy as np
 import pytest
-from support import tiny
+from support import tables, tiny
 
 from experiments import flags
-from experiments.tables import plan as plan_lib
 from mnemonics_jax import Learner, augment, data, methods, registry
 from mnemonics_jax.bilevel import BilevelConfig
 from mnemonics_jax.errors import UserError
@@ -301,9 +300,8 @@ def test_presets_differ_where_that_was_measured():
   [("best", "best", "best"), ("short", "drawing", "four")],
 )
 def test_what_is_recommended_is_what_was_measured(preset, study, name):
-  plan = plan_lib.load(ROOT / f"results/studies/{study}.yaml")
-  row = next(row for row in plan.rows if row.name == name)
-  given = {**plan.settings, **row.fixed}
+  plan = tables.asked(plan=str(ROOT / f"results/studies/{study}.yaml"))
+  given = {**plan.given, **plan.row(name).fixed}
   short = presets.values("cifar100", "short", given)
   measured = Settings("cifar100", preset, **(short | given))
   assert measured == resolve("cifar100", preset, {})

@@ -23,7 +23,7 @@ from support import (
 
 from experiments import flags as flags_lib
 from experiments.__main__ import EXPERIMENTS
-from experiments.tables.request import define_flags
+from experiments.tables.plan import define_flags
 from mnemonics_jax.data.imagenet import imagenet_subset
 from mnemonics_jax.data.prepare import prepare_imagenet
 from mnemonics_jax.errors import UserError

@@ -245,8 +245,8 @@ _COMMANDS = {
       ),
     ],
   ),
-  "experiments/tables/filling.py": (
-    ("experiments/tables/filling_test.py",),
+  "experiments/tables/fill.py": (
+    ("experiments/tables/fill_test.py",),
     [
       (
         'if written_once and known.get("code") != cell["code"]:',
@@ -254,8 +254,8 @@ _COMMANDS = {
       ),
     ],
   ),
-  "experiments/tables/writing.py": (
-    ("experiments/tables/planned_test.py",),
+  "experiments/tables/write.py": (
+    ("experiments/tables/fill_test.py",),
     [
       ("sorted(studies, key=len)", "studies[::-1]"),
       ("sorted(studies, key=len)", "studies"),

@@ -1,11 +1,11 @@
 """Figures of a table: their numbers, and rows that look like relatives."""
 
 import pytest
-from support import plans, tables
+from support import tables
 
 from experiments.tables import cells as table_cells
 from experiments.tables import figures
-from experiments.tables import plan as plan_lib
+from experiments.tables.cells import Sheet
 from mnemonics_jax.report.draw import COLORS
 
 
@@ -19,21 +19,15 @@ def cell(row, phases, seed, *accuracies):
   }
 
 
-def sheet(request, cells):
-  return table_cells.Sheet(
-    request.table, "digits", "short", request.available, cells
-  )
-
-
 def test_curves_are_means_over_seeds_for_every_n(tmp_path):
-  request = tables.request(tmp_path, rows="herding,mnemonics")
-  one, other = request.rows
+  plan = tables.table(tmp_path, rows="herding,mnemonics")
+  one, other = plan.row("herding"), plan.row("mnemonics")
   cells = [
     cell(one, 5, 0, 0.8, 0.6), cell(one, 5, 1, 0.7, 0.6), cell(other, 5, 0, 0.9, 0.5),
     cell(one, 10, 0, 0.4, 0.3),
   ]  # fmt: skip
-  five, ten = figures.curves(sheet(request, cells), "t")
-  assert (five.name, ten.name) == ("t_n5", "t_n10")
+  five, ten = figures.curves(Sheet(plan, cells))
+  assert (five.name, ten.name) == (f"{plan.name}_n5", f"{plan.name}_n10")
   found = {tuple(row[:3]): row[3:] for row in five.rows}
   assert found["herding", "reported", 5] == pytest.approx(
     [2, 75, 63.531], rel=1e-5
@@ -56,9 +50,9 @@ def test_curves_are_means_over_seeds_for_every_n(tmp_path):
 def test_relatives_share_a_colour_and_differ_in_their_lines(
   tmp_path, table, family
 ):
-  request = tables.request(tmp_path, table=table)
-  drawn = sheet(request, [])
-  looks = {row.name: figures._style(drawn, row) for row in request.available}
+  plan = tables.table(tmp_path, table=table)
+  drawn = Sheet(plan, [])
+  looks = {row.name: figures._style(drawn, row) for row in plan.rows}
   assert len({looks[name]["color"] for name in family}) == 1
   assert len({str(looks[name]["linestyle"]) for name in family}) == len(family)
   others = {looks[n]["color"] for n in looks if n.split("_")[0] != family[0]}
@@ -66,21 +60,18 @@ def test_relatives_share_a_colour_and_differ_in_their_lines(
   assert looks["joint"]["linestyle"] == ":"
 
 
-def test_rows_of_a_plan_have_one_style_after_the_other(tmp_path):
-  settings = {"settings": {}}
+def test_rows_of_a_study_have_one_style_after_the_other(tmp_path):
   names = [f"row {i}" for i in range(2 * len(COLORS))]
-  path = plans.write(tmp_path / "p.yaml", rows=dict.fromkeys(names, settings))
-  plan = plan_lib.load(path)
-  drawn = table_cells.Sheet("", "digits", "smoke", plan.rows, [], plan)
-  looks = [figures._style(drawn, row) for row in plan.rows]
+  rows = {name: {"settings": {}} for name in names}
+  plan = tables.study(tmp_path, changes={"rows": rows})
+  looks = [figures._style(Sheet(plan, []), row) for row in plan.rows]
   assert [look["color"] for look in looks] == [*COLORS, *COLORS]
   assert {look["linestyle"] for look in looks[: len(COLORS)]} == {"-"}
   assert "-" not in {look["linestyle"] for look in looks[len(COLORS) :]}
 
 
-def test_files_are_named_after_n_and_row(tmp_path):
-  request = tables.request(tmp_path, rows="herding")
-  drawn = sheet(request, [cell(request.rows[0], 5, 0, 0.8, 0.6)])
-  assert figures.names(drawn, "t") == (["t_n5"], ["t_distances_herding"])
-  figures.write(sheet(request, []), tmp_path, tmp_path / "tables/t")
-  assert not (tmp_path / "tables").exists()  # There was nothing to draw.
+def test_nothing_is_drawn_of_nothing(tmp_path):
+  drawn = Sheet(tables.table(tmp_path, rows="herding"), [])
+  figures.write(drawn)
+  assert figures.written(drawn) == ([], [])
+  assert not (tmp_path / "tables").exists()

@@ -7,7 +7,7 @@ from PIL import Image
 import pytest
 from support import imagenet, tables
 
-from experiments.tables.filling import fill
+from experiments.tables.fill import fill
 from mnemonics_jax import data
 from mnemonics_jax.data.imagenet import WORLDS
 from mnemonics_jax.data.prepare import prepare_imagenet
@@ -69,9 +69,9 @@ def test_cells_are_filled_beside_those_of_the_paper(
   rows = ROWS[table][-len(expected) :]
   memory = "total:50" if table == "s1" else "per_class:5"
   flags = dict(SIZES, table=table, dataset=dataset, rows=",".join(rows))
-  request = tables.request(tmp_path, memory=memory, **flags)
-  fill(request, data.load(dataset, prepared, image_size=16, workers=0))
-  _, text, _ = tables.written(request)
+  plan = tables.table(tmp_path, memory=memory, **flags)
+  fill(plan, data.load(dataset, prepared, image_size=16, workers=0))
+  _, text, _ = tables.written(plan)
   assert f"a part of the data: 10 of {len(WORLDS[dataset]().wnids):,}" in text
   table_rows = [line.strip("| ").split(" | ") for line in text.splitlines()]
   for label, papers in expected.items():
@@ -82,7 +82,7 @@ def test_cells_are_filled_beside_those_of_the_paper(
     ):
       assert paper.removesuffix(" †") == printed
       assert abs(float(measured.replace("−", "-"))) <= 100
-  drawn = tmp_path / "tables" / request.name
+  drawn = tmp_path / "tables" / plan.name
   with open(f"{drawn}_n5.csv") as file:
     points = list(csv.DictReader(file))
   # Every row after each of six phases, in both panels.

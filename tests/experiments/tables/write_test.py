@@ -13,20 +13,20 @@ import pytest
 from support import report_fixture, tables
 
 from experiments.tables import cells as table_cells
-from experiments.tables import writing
+from experiments.tables import write
 from mnemonics_jax import runs
 from mnemonics_jax.errors import UserError
 
-write_table = functools.partial(writing.write_table, data=tables.DATA)
+write_table = functools.partial(write.write_table, data=tables.DATA)
 
 
-def cells_of(request, made=False):
+def cells_of(plan, made=False):
   """Cells of made-up runs, which may be there already."""
   if not made:
-    tables.make_up(request)
+    tables.make_up(plan)
   found = {}
-  for row, phases, seed in request.cells():
-    workdir = request.workdir(row, phases, seed, tables.DATA)
+  for row, phases, seed in plan.cells():
+    workdir = plan.workdir(row, phases, seed, tables.DATA)
     cell = table_cells.pending(row, phases, seed, workdir.name)
     cell = table_cells.finished(cell, runs.load_run(workdir))
     found[table_cells.key(cell)] = cell
@@ -34,11 +34,11 @@ def cells_of(request, made=False):
 
 
 def test_finished_cells_become_a_table(tmp_path):
-  request = tables.request(
+  plan = tables.table(
     tmp_path, rows="mnemonics,herding", seeds="0,1,2", phases="2"
   )
-  sheet = write_table(request, cells_of(request), draw=True)
-  record, text, page = tables.written(request)
+  sheet = write_table(plan, cells_of(plan), draw=True)
+  record, text, page = tables.written(plan)
 
   # 80, 78, 76: t(2) = 4.303 times 2 / sqrt(3). 81, 80, 79: half of it.
   assert (
@@ -64,7 +64,7 @@ def test_finished_cells_become_a_table(tmp_path):
   assert "- code of all cells: `commit 0123abc`" in text
   assert [row.name for row in sheet.shown] == ["herding", "mnemonics"]
 
-  with open(tmp_path / "tables" / f"{request.name}_n2.csv") as file:
+  with open(tmp_path / "tables" / f"{plan.name}_n2.csv") as file:
     lines = list(csv.DictReader(file))
   (base,) = [
     line for line in lines
@@ -84,11 +84,11 @@ def test_commands_with_other_seeds_and_rows_fill_one_table(
     (dict(rows="herding", seeds="2"), ["--root", "x", "-data_dir=/mine"]),
     (dict(rows="mnemonics", seeds="1,2"), []),
   ]:
-    request = tables.request(tmp_path, phases="2", **flags)
+    plan = tables.table(tmp_path, phases="2", **flags)
     asked = f"--seeds={flags['seeds']}"
     monkeypatch.setattr(sys, "argv", ["tables", *places, asked])
-    write_table(request, cells_of(request), draw=False)
-  record, text, _ = tables.written(request)
+    write_table(plan, cells_of(plan), draw=False)
+  record, text, _ = tables.written(plan)
   assert "| herding, not adjusted | 78.00 ± 4.97 |" in text
   assert "| minus herding, not adjusted | seeds | head, before |" in text
   assert "| mnemonics, not adjusted | 2 |" in text
@@ -99,25 +99,25 @@ def test_commands_with_other_seeds_and_rows_fill_one_table(
   assert "mine" not in str(record["commands"])
 
   # A cell that would be run differently today is left out.
-  path = tmp_path / "tables" / f"{request.name}.json"
+  path = plan.file(".json")
   record["cells"]["herding/n2/seed_0"]["workdir"] = "another"
   path.write_text(json.dumps(record))
-  write_table(request, cells_of(request), draw=False)
-  assert len(tables.written(request)[0]["cells"]) == 4
+  write_table(plan, cells_of(plan), draw=False)
+  assert len(tables.written(plan)[0]["cells"]) == 4
 
 
 def test_a_pending_cell_does_not_replace_what_another_command_has_ended(
   tmp_path,
 ):
-  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
-  done = cells_of(request)
-  write_table(request, done, draw=False)
+  plan = tables.table(tmp_path, rows="herding", seeds="0", phases="2")
+  done = cells_of(plan)
+  write_table(plan, done, draw=False)
   ((key, cell),) = done.items()
-  write_table(request, {key: cell | {"status": "pending"}}, draw=False)
-  assert tables.written(request)[0]["cells"][key]["status"] == "finished"
+  write_table(plan, {key: cell | {"status": "pending"}}, draw=False)
+  assert tables.written(plan)[0]["cells"][key]["status"] == "finished"
   failed = table_cells.failed(cell, "loss is NaN")
-  write_table(request, {key: failed}, draw=False)
-  assert tables.written(request)[0]["cells"][key]["status"] == "failed"
+  write_table(plan, {key: failed}, draw=False)
+  assert tables.written(plan)[0]["cells"][key]["status"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -128,39 +128,39 @@ def test_a_pending_cell_does_not_replace_what_another_command_has_ended(
   ],
 )
 def test_a_damaged_table_says_what_to_do(tmp_path, text):
-  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
-  path = tmp_path / "tables" / f"{request.name}.json"
+  plan = tables.table(tmp_path, rows="herding", seeds="0", phases="2")
+  path = plan.file(".json")
   path.parent.mkdir()
   path.write_text(text)
   with pytest.raises(UserError, match="remove it, and it is written again"):
-    write_table(request, {}, draw=False)
+    write_table(plan, {}, draw=False)
   assert path.read_text() == text
 
 
 def test_a_run_that_is_gone_costs_its_picture(tmp_path):
-  request = tables.request(tmp_path, rows="mnemonics", seeds="0,1", phases="2")
-  for row, phases, seed in request.cells():
-    workdir = request.workdir(row, phases, seed, tables.DATA)
+  plan = tables.table(tmp_path, rows="mnemonics", seeds="0,1", phases="2")
+  for row, phases, seed in plan.cells():
+    workdir = plan.workdir(row, phases, seed, tables.DATA)
     report_fixture.write(workdir, seeds=(seed,), learned=True)
-  cells = cells_of(request, made=True)
+  cells = cells_of(plan, made=True)
   shutil.rmtree(workdir)
-  write_table(request, cells, draw=True)
-  record, text, _ = tables.written(request)
+  write_table(plan, cells, draw=True)
+  record, text, _ = tables.written(plan)
   assert len(record["cells"]) == 2 and "## How far exemplars move" in text
 
 
 def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
-  request = tables.request(
+  plan = tables.table(
     tmp_path, rows="mnemonics,herding", seeds="0,1", phases="2,4"
   )
-  for row, phases, seed in request.cells():
+  for row, phases, seed in plan.cells():
     learned = row.name == "mnemonics"
     report_fixture.write(
-      request.workdir(row, phases, seed, tables.DATA),
+      plan.workdir(row, phases, seed, tables.DATA),
       groups=(3, *[1] * phases), seeds=(seed,), learned=learned,
     )  # fmt: skip
-  write_table(request, cells_of(request, made=True), draw=True)
-  folder, name = tmp_path / "tables", f"{request.name}_distances_mnemonics"
+  write_table(plan, cells_of(plan, made=True), draw=True)
+  folder, name = tmp_path / "tables", f"{plan.name}_distances_mnemonics"
   with open(folder / f"{name}.csv") as file:
     lines = list(csv.DictReader(file))
   assert {line["run"] for line in lines} == {"N = 2", "N = 4"}
@@ -171,7 +171,7 @@ def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
   # Of seeds 0 and 1: 3 + 0.1 seed + 0.02 epoch.
   assert float(line["cosine"]) == pytest.approx(3.09)
   assert not [*folder.glob("*distances_herding*")]
-  _, text, page = tables.written(request)
+  _, text, page = tables.written(plan)
   assert "## How far exemplars move" in text
   shows = (
     "At the end of the last phase, the cosine distance is 2.1 (N = 2) and 4.1"
@@ -183,11 +183,11 @@ def test_moving_exemplars_of_every_n_are_side_by_side(tmp_path):
 
 
 def test_the_code_of_every_cell_is_named(tmp_path):
-  request = tables.request(tmp_path, rows="herding", seeds="0,1,2", phases="2")
-  cells = cells_of(request)
+  plan = tables.table(tmp_path, rows="herding", seeds="0,1,2", phases="2")
+  cells = cells_of(plan)
   cells["herding/n2/seed_1"]["code"] = "commit 4567def with uncommitted changes"
-  write_table(request, cells, draw=False)
-  _, text, page = tables.written(request)
+  write_table(plan, cells, draw=False)
+  _, text, page = tables.written(plan)
   for part in (
     "commit 0123abc: herding/n2/seed_0, herding/n2/seed_2",
     "commit 4567def with uncommitted changes: herding/n2/seed_1",
@@ -196,15 +196,15 @@ def test_the_code_of_every_cell_is_named(tmp_path):
 
 
 def test_cells_of_other_data_are_left_out_but_not_lost(tmp_path):
-  request = tables.request(tmp_path, rows="herding", seeds="0,1", phases="2")
-  done = cells_of(request)
+  plan = tables.table(tmp_path, rows="herding", seeds="0,1", phases="2")
+  done = cells_of(plan)
   failed = table_cells.failed(done.pop("herding/n2/seed_1"), "loss is NaN")
-  write_table(request, {**done, table_cells.key(failed): failed}, draw=False)
-  before, shown, _ = tables.written(request)
+  write_table(plan, {**done, table_cells.key(failed): failed}, draw=False)
+  before, shown, _ = tables.written(plan)
   for _ in range(2):  # A second time it is among those that were.
-    sheet = writing.write_table(request, {}, data=tables.DATA + 1, draw=False)
+    sheet = write.write_table(plan, {}, data=tables.DATA + 1, draw=False)
     assert sheet.cells == []
-    record, text, _ = tables.written(request)
+    record, text, _ = tables.written(plan)
     assert "80.00" in shown and "80.00" not in text
     assert list(record["outdated"].values()) == [
       before["cells"]["herding/n2/seed_0"]
@@ -212,12 +212,10 @@ def test_cells_of_other_data_are_left_out_but_not_lost(tmp_path):
   # Those of the first data count again, and others stay beside them.
   other = dict(before["cells"]["herding/n2/seed_0"], workdir="another")
   record["outdated"]["other"] = other
-  writing.path_of(request, ".json").write_text(json.dumps(record))
-  assert writing.read_cells(request, tables.DATA).keys() == {
-    "herding/n2/seed_0"
-  }
-  write_table(request, {}, draw=False)
-  record, text, _ = tables.written(request)
+  plan.file(".json").write_text(json.dumps(record))
+  assert write.read_cells(plan, tables.DATA).keys() == {"herding/n2/seed_0"}
+  write_table(plan, {}, draw=False)
+  record, text, _ = tables.written(plan)
   assert "80.00" in text and list(record["outdated"].values()) == [other]
 
 
@@ -225,11 +223,11 @@ SLOW_WRITER = """
 import sys, time
 from pathlib import Path
 from support import report_fixture, tables
-from experiments.tables import cells, writing
+from experiments.tables import cells, write
 
 root, seed = Path(sys.argv[1]), int(sys.argv[2])
-request = tables.request(root, rows="herding", seeds=str(seed), phases="2")
-read = writing._read
+plan = tables.table(root, rows="herding", seeds=str(seed), phases="2")
+read = write._read
 
 def slow_read(path):
   (root / f"reading_{seed}").touch()
@@ -240,11 +238,11 @@ def slow_read(path):
   time.sleep(0.3)
   return found
 
-writing._read = slow_read
-((row, phases, _),) = request.cells()
-name = request.workdir(row, phases, seed, tables.DATA).name
+write._read = slow_read
+((row, phases, _),) = plan.cells()
+name = plan.workdir(row, phases, seed, tables.DATA).name
 cell = cells.failed(cells.pending(row, phases, seed, name), "made up")
-writing.write_table(request, {cells.key(cell): cell}, data=17, draw=False)
+write.write_table(plan, {cells.key(cell): cell}, data=17, draw=False)
 """
 
 
@@ -259,6 +257,6 @@ def test_commands_at_the_same_time_lose_no_cell(tmp_path):
     for seed in (0, 1)
   ]
   assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
-  request = tables.request(tmp_path, rows="herding", seeds="0", phases="2")
-  record, _, _ = tables.written(request)
+  plan = tables.table(tmp_path, rows="herding", seeds="0", phases="2")
+  record, _, _ = tables.written(plan)
   assert set(record["cells"]) == {"herding/n2/seed_0", "herding/n2/seed_1"}

@@ -12,9 +12,8 @@ from experiments import running
 from experiments.flags import in_flags
 from experiments.tables import cells as table_cells
 from experiments.tables.cells import Cell, Sheet
-from experiments.tables.request import Request
-from experiments.tables.rows import Row
-from experiments.tables.writing import path_of, read_cells, write_table
+from experiments.tables.plan import Plan, Row
+from experiments.tables.write import read_cells, write_table
 from mnemonics_jax.data import Dataset
 from mnemonics_jax.errors import DiskError, UserError
 from mnemonics_jax.phase import cost
@@ -47,31 +46,28 @@ class _Task(NamedTuple):
     return table_cells.key(self.cell)
 
 
-def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
+def fill(plan: Plan, dataset: Dataset, **options: Any) -> Sheet:
   """Runs the cells that have not finished and writes the table after each.
 
   Args:
-    request: the table and its cells.
+    plan: the table and its cells.
     dataset: what they are run on.
     **options: more arguments of `runs.run`.
   """
-  work = _work(request, dataset)
-  cells, tasks = _read(request, dataset.checksum)
+  work = _work(plan, dataset)
+  cells, tasks = _read(plan, dataset.checksum)
   write = functools.partial(
-    write_table,
-    request,
-    data=dataset.checksum,
-    lacking=dataset.departures,
+    write_table, plan, data=dataset.checksum, lacking=dataset.departures
   )
   finished = len(cells) - len(tasks)
+  called = f"Table {plan.table}" if plan.table else f"Plan {plan.name}"
   print(
-    f"{_called(request)} on {request.dataset}: {len(cells)} cells, of which"
-    f" {finished} have finished; written to {path_of(request, '.md')}.",
+    f"{called} on {plan.dataset}: {len(cells)} cells, of which {finished} have"
+    f" finished; written to {plan.file('.md')}.",
     flush=True,
   )
   write(cells, draw=False)
-  options["flags"] = request.flags
-  options["base_models"] = request.root / "base_models"
+  options |= dict(flags=plan.flags, base_models=plan.root / "base_models")
   began = drawn = time.monotonic()
   worked = 0.0
   for index, task in enumerate(tasks):
@@ -96,17 +92,13 @@ def fill(request: Request, dataset: Dataset, **options: Any) -> Sheet:
   return write(cells, draw=True)
 
 
-def _called(request):
-  return f"Plan {request.name}" if request.plan else f"Table {request.table}"
-
-
-def _work(request, dataset):
+def _work(plan: Plan, dataset: Dataset) -> dict[str, float]:
   """Expected work of each cell in training steps; refuses what cannot be run."""
   work, begun = {}, set()
   planned = {}
-  for row, phases, seed in request.cells():
+  for row, phases, seed in plan.cells():
     if (row.name, phases) not in planned:
-      config, stream = build(request.settings(row, phases, seed), dataset)
+      config, stream = build(plan.settings(row, phases, seed), dataset)
       planned[row.name, phases] = (
         sum(cost.phase_work(config)),
         *_phase_0(config, stream),
@@ -129,7 +121,7 @@ def _phase_0(config, stream):
   return config.base.epochs * config.base.steps(images), (same, learned)
 
 
-def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
+def _read(plan: Plan, data: int) -> tuple[dict[str, Cell], list[_Task]]:
   """All cells by key as they are on disk, and the runs that are missing.
 
   A cell that has been written is finished even if its run is elsewhere, or gone, or
@@ -137,11 +129,10 @@ def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
   be another than that of the cells it is paired with. A run whose files are damaged
   goes on.
   """
-  written = read_cells(request, data)
+  written = read_cells(plan, data)
   cells, tasks = {}, []
-  for row, phases, seed in request.cells():
-    settings = request.settings(row, phases, seed)
-    workdir = request.workdir(row, phases, seed, data)
+  for row, phases, seed in plan.cells():
+    workdir = plan.workdir(row, phases, seed, data)
     cell = table_cells.pending(row, phases, seed, workdir.name)
     done = _finished_run(workdir)
     known = written.get(table_cells.key(cell), cell)
@@ -153,6 +144,7 @@ def _read(request, data: int) -> tuple[dict[str, Cell], list[_Task]]:
     elif written_once and not layout.results_path(workdir).exists():
       cell = known
     else:
+      settings = plan.settings(row, phases, seed)
       tasks.append(_Task(row, settings, workdir, cell))
     cells[table_cells.key(cell)] = cell
   return cells, tasks
