@@ -50,9 +50,9 @@ _LONG = (
   "runs/kill",
   "phase/train",
   "bilevel/hypergradient",
-  "phase/exemplars",
-  "phase/meta_loop",
-  "phase/epochs",
+  "exemplars/learn",
+  "contracts/strategies",
+  "phase/sgd",
   "phase/config",
 )
 _TESTS = pathlib.Path(__file__).parent / "tests"

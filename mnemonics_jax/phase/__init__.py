@@ -2,9 +2,18 @@
 
 A phase takes the state that the one before has left:
 
-    state = phase.begin_run(seed, config)
-    for data in stream:
-      state, result = phase.run_phase(state, data, config)
+>>> from mnemonics_jax import PerClass, data, methods, networks, phase
+>>> stream = data.stream(data.load("digits"), phases=1, images_per_class=4)
+>>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
+>>> once = phase.Schedule(epochs=1, batch_size=20)
+>>> config = phase.Config(
+...   network, methods.LwF(), stream.shape, memory=PerClass(2), base=once,
+...   train=once)
+>>> state = phase.begin_run(0, config)
+>>> for part in stream:
+...   state, result = phase.run_phase(state, part, config)
+>>> result.classes_seen, result.memory_images  # Two of each class.
+(10, 20)
 """
 
 from mnemonics_jax.data.stream import PhaseData

@@ -25,12 +25,6 @@ from mnemonics_jax.nn.networks import Network
 class Schedule:
   """How long and how fast to train.
 
-  >>> [round(Schedule(epochs=4, milestones=(2, 3)).rate(e), 4) for e in range(4)]
-  [0.1, 0.1, 0.01, 0.001]
-  >>> smooth = Schedule(epochs=4, curve="cosine")
-  >>> [round(smooth.rate(e), 4) for e in range(4)]
-  [0.0962, 0.0691, 0.0309, 0.0038]
-
   Attributes:
     epochs: passes over the pool.
     learning_rate: of the first epochs, or the highest.
@@ -103,9 +97,6 @@ def milestones_at(parts: Sequence[float], epochs: int) -> tuple[int, ...]:
   Each comes at least one epoch after the one before; those for which no epoch
   is left are dropped.
 
-  >>> [milestones_at((0.5, 0.75), epochs) for epochs in (160, 3, 2, 1)]
-  [(80, 120), (1, 2), (1,), ()]
-
   Args:
     parts: of the schedule, in rising order.
     epochs: its length.
@@ -120,12 +111,6 @@ def milestones_at(parts: Sequence[float], epochs: int) -> tuple[int, ...]:
 
 class Sizes(NamedTuple):
   """Sizes that no phase exceeds: shapes stay the same for the whole run.
-
-  >>> from mnemonics_jax.memory import PerClass
-  >>> shape = StreamShape((40,) * 10, (5, 1, 1, 1, 1, 1), image_shape=(8, 8, 3))
-  >>> sizes = derive(shape, PerClass(20))
-  >>> sizes.pool, sizes.old_exemplars  # 40 new images, 20 of each of 9 classes.
-  (220, 180)
 
   Attributes:
     pool: images that a phase trains on.
@@ -148,11 +133,6 @@ class OpenShape(NamedTuple):
   """One phase of a learner that does not know which phases will follow.
 
   Sizes are rounded up, so that many small phases share a few programs.
-
-  >>> from mnemonics_jax.memory import PerClass
-  >>> shape = OpenShape((5, 1), 8, 100, 100, 50, image_shape=(8, 8, 3))
-  >>> derive(shape, PerClass(10)).pool  # 150 images.
-  192
 
   Attributes:
     classes_per_phase: of the phases so far, this one included.
@@ -237,11 +217,7 @@ def _of_phase(shape, policy, imitates):
 
 
 def round_up(count: int, least: int = 8) -> int:
-  """The next of 8, 12, 16, 24, 32, 48...: at most half of it is padding.
-
-  >>> [round_up(n) for n in (1, 8, 9, 100, 129)]
-  [8, 8, 12, 128, 192]
-  """
+  """The next of 8, 12, 16, 24, 32, 48...: at most half of it is padding."""
   size = least
   while size < count:
     size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -253,16 +229,6 @@ class Config(settings.Phase):
   """Everything that decides what a phase does; hashable.
 
   The keywords beside these attributes are the settings of `settings.Phase`.
-
-  >>> from mnemonics_jax import data, methods, networks
-  >>> stream = data.stream(data.load("digits"), phases=5)
-  >>> network = networks.resnet8(image_shape=stream.image_shape)
-  >>> config = Config(network, methods.LUCIR(), stream.shape, finetune="head")
-  >>> config.model.classes, config.sizes.class_exemplars
-  (10, 20)
-  >>> dataclasses.replace(config, finetune="tail")
-  Traceback (most recent call last):
-  mnemonics_jax.errors.UserError: `finetune=tail` is not known; choose one of none, head, all.
 
   Attributes:
     network: images to features; the method brings the head.

@@ -42,14 +42,6 @@ class Keys:
 class Phase:
   """Where a phase starts, what it may look at, and what it does.
 
-  >>> from mnemonics_jax import data, methods, networks, phase
-  >>> stream = data.stream(data.load("digits"), phases=5)
-  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
-  >>> config = phase.Config(network, methods.LwF(), stream.shape)
-  >>> now = Phase(phase.begin_run(0, config), stream[0], config)
-  >>> now.classes_old, now.classes_seen, now.incremental
-  (0, 5, False)
-
   Attributes:
     state: what the phases before have left.
     data: of the new classes.
@@ -143,13 +135,6 @@ class Journal:
 
   One that writes to a disk lets a phase continue where it was. It may end the
   phase by raising an exception from `offer` or `finish`.
-
-  >>> class Kept(dict, Journal):
-  ...   finished = dict.get
-  ...   finish = dict.setdefault
-  >>> journal = Kept()
-  >>> journal.once("train", lambda: "Θ"), journal.once("train", lambda: "again")
-  ('Θ', 'Θ')
   """
 
   def finished(self, entry: str) -> PyTree | None:
@@ -179,11 +164,6 @@ class Journal:
 
 class Stage(NamedTuple):
   """A stage as its loops see it; by default nobody follows it.
-
-  >>> heard = []
-  >>> Stage(phase=2, name="adjust", report=heard.append).tell(epoch=0, epochs=5)
-  >>> heard[0].stage, heard[0].epoch, heard[0].epochs
-  ('adjust', 0, 5)
 
   Attributes:
     phase: index of the phase.

@@ -17,14 +17,6 @@ def epoch_order(
 ) -> Int[Array, " capacity"]:
   """Rows as an epoch draws them, those of all classes mixed.
 
-  >>> labels = jnp.array([0, 0, 1, 0, 0])
-  >>> order = epoch_order(jax.random.key(0), labels, count=3)
-  >>> sorted(order[:3].tolist())
-  [0, 1, 2]
-  >>> order = epoch_order(jax.random.key(0), labels, 3, jnp.array([1, 2]))
-  >>> sorted(labels[order[:3]].tolist())
-  [0, 1, 1]
-
   Args:
     key: of the epoch.
     labels: class of each row, padded.
@@ -56,15 +48,6 @@ def quotas(
 ) -> Int[np.ndarray, " classes"] | None:
   """How many draws of an epoch each class has; None for every image once.
 
-  Two exemplars of class 0 and eight images of class 1, which is new:
-
-  >>> labels = np.array([0, 0] + [1] * 8)
-  >>> quotas("balanced", labels, old=1, classes=3).tolist()
-  [5, 5, 0]
-  >>> quotas("4", labels, old=1, classes=3).tolist()  # 4·2 and 8 of 16.
-  [5, 5, 0]
-  >>> quotas("once", labels, old=1, classes=3)
-
   Args:
     rehearsal: `once`; `balanced`, a class of exemplars as often as a new class;
       or how many times as often an exemplar is drawn as a new image.
@@ -89,10 +72,6 @@ def equal_quotas(
 ) -> Int[np.ndarray, " classes"] | None:
   """As many draws of an epoch for each class; None if each has as many images.
 
-  >>> equal_quotas(np.array([0, 1, 1, 1]), classes=3).tolist()
-  [2, 2, 0]
-  >>> equal_quotas(np.array([0, 0, 1, 1]), classes=3)
-
   Args:
     labels: classes of all that is trained on.
     classes: of the model.
@@ -115,13 +94,7 @@ def _shares(weights, total):
 
 
 def held_share(count: int, fraction: float) -> int:
-  """How many of a class's exemplars are held out: one at least, never all.
-
-  >>> [held_share(count, 0.1) for count in (1, 2, 20, 26)]
-  [0, 1, 2, 3]
-  >>> held_share(20, fraction=0.0)
-  0
-  """
+  """How many of a class's exemplars are held out: one at least, never all."""
   if not fraction:
     return 0
   return max(min(max(1, round(fraction * count)), count - 1), 0)
@@ -131,9 +104,6 @@ def held_in_memory(
   labels: Int[np.ndarray, " n"], fraction: float, allowance: int | None = None
 ) -> Bool[np.ndarray, " n"]:
   """Which exemplars are held out, in the order in which the memory has them.
-
-  >>> held_in_memory(np.array([0, 0, 0, 1, 1]), fraction=0.1).tolist()
-  [True, False, False, True, False]
 
   Args:
     labels: of all exemplars.
@@ -157,11 +127,6 @@ def held_new_images(
 ) -> Bool[np.ndarray, " n"]:
   """Which new images are held out: those that will be held-out exemplars.
 
-  >>> labels = np.array([0] * 50 + [1] * 50)
-  >>> held = held_new_images(np.random.default_rng(0), labels, 0.1, allowance=20)
-  >>> np.bincount(labels[held]).tolist()
-  [2, 2]
-
   Args:
     rng: chooses them.
     labels: of all new images.
@@ -182,10 +147,6 @@ def first_held(
   labels: Int[np.ndarray, " n"], held: Bool[np.ndarray, " n"], count: float
 ) -> Bool[np.ndarray, " n"]:
   """The first of the held-out images of each class, one at least.
-
-  >>> held = np.array([True, False, True, True, True])
-  >>> first_held(np.array([0, 0, 0, 0, 1]), held, count=1.8).tolist()
-  [True, False, True, False, True]
 
   Args:
     labels: of all images.

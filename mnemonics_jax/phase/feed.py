@@ -34,12 +34,6 @@ class Block(NamedTuple):
   Wherever images come from, these have the same shape: the same program trains
   on them, and gives the same bits.
 
-  >>> import jax.numpy as jnp
-  >>> images = jnp.zeros((2, 4, 8, 8, 3), jnp.uint8)  # Two steps of four images.
-  >>> block = Block(images, jnp.zeros((2, 4), jnp.int32), first=jnp.int32(6))
-  >>> block.images[7 - block.first].shape  # Those of step 7.
-  (4, 8, 8, 3)
-
   Attributes:
     images: uint8 pixels; several devices have a share of every batch each.
     labels: class of each image.
@@ -56,11 +50,6 @@ def block_steps(
 ) -> int:
   """How many steps a block has: as many as fit, at most those of an epoch.
 
-  >>> block_steps(Schedule(batch_size=128), 50_000, (32, 32, 3))
-  170
-  >>> block_steps(Schedule(batch_size=128), 1_300_000, (224, 224, 3))
-  3
-
   Args:
     schedule: batch size.
     capacity: images that an epoch may have in some phase.
@@ -72,10 +61,6 @@ def block_steps(
 
 class Pool(NamedTuple):
   """Training images on the device, padded to a capacity; a `Feed`.
-
-  >>> pool = make_pool(np.ones((3, 8, 8, 3), np.uint8), np.arange(3), capacity=5)
-  >>> pool.labels.tolist(), int(pool.count)  # Two rows of padding.
-  ([0, 1, 2, 0, 0], 3)
 
   Attributes:
     images: uint8 pixels; devices may ask for more rows than the capacity.
@@ -128,10 +113,6 @@ def make_pool(
   """Moves images to the device once, padded to `capacity`.
 
   Several devices have a share of the images each.
-
-  >>> images, labels = np.ones((3, 8, 8, 3), np.uint8), np.arange(3)
-  >>> make_pool(images, labels, capacity=5).images.shape
-  (5, 8, 8, 3)
   """
   if not 0 < len(images) <= capacity:
     raise ValueError(f"{len(images)} images for a pool of {capacity}")
@@ -149,14 +130,7 @@ _POOL_SHARE = 1 / 4
 
 @runtime_checkable
 class Feed(Protocol):
-  """What `fit` draws from.
-
-  >>> pool = make_pool(np.ones((5, 8, 8, 3), np.uint8), np.zeros(5, int), 5)
-  >>> feed: Feed = pool
-  >>> blocks = feed.blocks(jax.random.key(0), Schedule(epochs=2, batch_size=2))
-  >>> [stop for _, stop in blocks]  # The three steps of each epoch.
-  [3, 3]
-  """
+  """What `fit` draws from."""
 
   @property
   def draws(self) -> int:
@@ -198,12 +172,6 @@ class Streamed:
 
   A thread reads the batches of the next steps, and moves them to the device,
   while those before train. A process reads what its own devices need.
-
-  >>> images, labels = np.ones((5, 8, 8, 3), np.uint8), np.zeros(5, np.int32)
-  >>> feed = Streamed(images, labels, capacity=5)
-  >>> blocks = feed.blocks(jax.random.key(0), Schedule(epochs=1, batch_size=2))
-  >>> [(block.images.shape, stop) for block, stop in blocks]
-  [((3, 2, 8, 8, 3), 3)]
 
   Attributes:
     images: all of them.
@@ -282,10 +250,6 @@ def make_feed(
 ) -> Feed:
   """A pool if a device has room for it, otherwise images that stream to it.
 
-  >>> images, labels = np.ones((5, 8, 8, 3), np.uint8), np.zeros(5, np.int32)
-  >>> type(make_feed(images, labels, capacity=5)).__name__
-  'Pool'
-
   Args:
     images: all that is trained on.
     labels: their classes.
@@ -348,12 +312,6 @@ class _Coded:
 
 def as_kept(codec: Codec, images: Images) -> Images:
   """What is left of images when they are kept; stored ones are coded when read.
-
-  >>> import numpy as np
-  >>> from mnemonics_jax.memory import Jpeg
-  >>> noise = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), np.uint8)
-  >>> bool((as_kept(Jpeg(75), noise) == noise).all())
-  False
 
   Args:
     codec: how they would be kept.

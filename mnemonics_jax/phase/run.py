@@ -19,15 +19,7 @@ from mnemonics_jax.types import PhaseResult, PhaseState, Variables
 
 
 def begin_run(seed: int, config: Config) -> PhaseState:
-  """The state before phase 0: Θ at random, an empty memory.
-
-  >>> from mnemonics_jax import data, methods, networks
-  >>> stream = data.stream(data.load("digits"), phases=5)
-  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
-  >>> state = begin_run(0, Config(network, methods.LwF(), stream.shape))
-  >>> state.memory.counts.tolist(), state.classes_seen
-  ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0)
-  """
+  """The state before phase 0: Θ at random, an empty memory."""
   model = config.model
   key, init_key = jax.random.split(jax.random.key(seed))
   variables = model.init(init_key)
@@ -51,16 +43,6 @@ def run_phase(
 
   It knows nothing of files or flags; whoever calls it saves the state and writes
   down the result.
-
-  >>> from mnemonics_jax import PerClass, data, methods, networks, phase
-  >>> stream = data.stream(data.load("digits"), phases=1, images_per_class=4)
-  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
-  >>> once = phase.Schedule(epochs=1, batch_size=20)
-  >>> config = Config(
-  ...   network, methods.LwF(), stream.shape, memory=PerClass(2), base=once)
-  >>> state, result = run_phase(begin_run(0, config), stream[0], config)
-  >>> result.classes_seen, result.memory_images  # Two of each class.
-  (5, 10)
 
   Args:
     state: what the phases before have left.

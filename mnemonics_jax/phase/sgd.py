@@ -37,15 +37,6 @@ WITH_TEACHER = 4 / 3
 class Task:
   """What a model is trained for; stays the same from step to step.
 
-  >>> from mnemonics_jax import methods, networks
-  >>> network = networks.resnet8(width=4, image_shape=(8, 8, 3))
-  >>> method, new = methods.LwF(), jnp.array([True, True])
-  >>> task = Task(
-  ...   Classes(~new, new), rows=new, teacher=None, method=method,
-  ...   model=Model(network, method.head, classes=2), schedule=Schedule(epochs=1))
-  >>> len(jax.tree.leaves(task))  # Three masks; the rest is static.
-  3
-
   Attributes:
     classes: old and new classes of the phase.
     rows: head rows that may move.
@@ -71,10 +62,6 @@ class Task:
 
 class TrainState(NamedTuple):
   """Where SGD is.
-
-  >>> state = TrainState({"params": {}}, opt_state=(), rate=jnp.float32(0.5))
-  >>> float(state._replace(rate=state.rate / 2).rate)
-  0.25
 
   Attributes:
     variables: Θ.
@@ -126,15 +113,6 @@ def init_training(
 ) -> TrainState:
   """The state before the first step.
 
-  >>> from mnemonics_jax import methods, networks
-  >>> network, method = networks.resnet8(width=4), methods.LwF()
-  >>> model, new = Model(network, method.head, classes=2), jnp.array([True, True])
-  >>> task = Task(
-  ...   Classes(~new, new), new, None, method=method, model=model,
-  ...   schedule=Schedule(learning_rate=0.5))
-  >>> float(init_training(task, model.init(jax.random.key(0))).rate)
-  0.5
-
   Args:
     task: what is trained, and for which loss.
     variables: where training starts.
@@ -149,21 +127,6 @@ def train_step(
   state: TrainState, batch: Batch, *, task: Task
 ) -> tuple[TrainState, dict[str, Array]]:
   """One step of SGD with momentum; pure, and jittable as it is.
-
-  >>> from mnemonics_jax import methods, networks
-  >>> network = networks.resnet8(width=4, image_shape=(8, 8, 3))
-  >>> method, new = methods.LwF(), jnp.array([True, True])
-  >>> model = Model(network, method.head, classes=2)
-  >>> task = Task(
-  ...   Classes(~new, new), new, None, method=method, model=model,
-  ...   schedule=Schedule(batch_size=4))
-  >>> variables = model.init(jax.random.key(0))
-  >>> variables["params"]["head"]["weight"] = jnp.zeros((2, 16))
-  >>> batch = Batch(jnp.zeros((4, 8, 8, 3)), jnp.array([0, 1, 0, 1]))
-  >>> step = jax.jit(train_step)
-  >>> state, metrics = step(init_training(task, variables), batch, task=task)
-  >>> round(float(metrics["loss"]), 4)  # log 2: it has no opinion yet.
-  0.6931
 
   Args:
     state: of `init_training`, or of the step before.
@@ -200,16 +163,6 @@ def zero_metrics(variables: Variables, task: Task) -> dict[str, Array]:
   """Zeros in the shape of the metrics that `train_step` will return.
 
   Compiled, because tracing the loss again for every call would take longer.
-
-  >>> from mnemonics_jax import methods, networks
-  >>> network, method = networks.resnet8(width=4), methods.LwF()
-  >>> model, new = Model(network, method.head, classes=2), jnp.array([True, True])
-  >>> task = Task(
-  ...   Classes(~new, new), new, None, method=method, model=model,
-  ...   schedule=Schedule())
-  >>> sums = zero_metrics(model.init(jax.random.key(0)), task)
-  >>> {name: float(value) for name, value in sums.items()}
-  {'accuracy': 0.0, 'cross_entropy': 0.0, 'loss': 0.0}
 
   Args:
     variables: where training starts.
@@ -251,24 +204,6 @@ def epoch_steps(
 ) -> tuple[TrainState, dict[str, Array]]:
   """Steps [start, stop) of one epoch: the program that `fit` spends its time in.
 
-  >>> from mnemonics_jax import methods, networks, phase
-  >>> from mnemonics_jax.nn.model import Model
-  >>> network = networks.resnet8(width=4, image_shape=(8, 8, 3))
-  >>> method, new = methods.LwF(), jnp.array([True, True])
-  >>> model = Model(network, method.head, classes=2)
-  >>> task = Task(
-  ...   methods.Classes(~new, new), new, None, method=method, model=model,
-  ...   schedule=phase.Schedule(batch_size=4))
-  >>> images = jnp.zeros((2, 4, 8, 8, 3), jnp.uint8)
-  >>> block = phase.Block(images, jnp.zeros((2, 4), jnp.int32), jnp.int32(0))
-  >>> variables = model.init(jax.random.key(0))
-  >>> state = phase.init_training(task, variables)
-  >>> state, sums = epoch_steps(
-  ...   state, phase.zero_metrics(variables, task), block, jax.random.key(1),
-  ...   task=task, start=0, stop=2)
-  >>> bool(sums["loss"] > 0)  # Of two steps.
-  True
-
   Args:
     state: of SGD; donated.
     sums: of what the steps before have measured, see `zero_metrics`; donated.
@@ -298,21 +233,6 @@ def fit(
   stage: Stage = Stage(),
 ) -> Variables:
   """Trains `variables` on the images of `feed` and returns them.
-
-  >>> from mnemonics_jax import methods, networks, phase
-  >>> from mnemonics_jax.nn.model import Model
-  >>> network = networks.resnet8(width=4, image_shape=(8, 8, 3))
-  >>> method, new = methods.LwF(), jnp.array([True, True])
-  >>> model = Model(network, method.head, classes=2)
-  >>> task = Task(
-  ...   methods.Classes(~new, new), new, None, method=method, model=model,
-  ...   schedule=phase.Schedule(epochs=2, milestones=(1,), batch_size=4))
-  >>> images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1])
-  >>> pool, heard = phase.make_pool(images, labels, capacity=4), []
-  >>> key, variables = jax.random.key(1), model.init(jax.random.key(0))
-  >>> variables = fit(key, variables, pool, task, Stage(report=heard.append))
-  >>> [round(event.metrics["lr"], 4) for event in heard]
-  [0.1, 0.01]
 
   Args:
     key: source of the order of images and of the augmentation.
@@ -377,11 +297,6 @@ def trainable(variables: Variables, scope: str) -> PyTree:
 
   `all`: every parameter. `transfer`: T, normalisation and head over frozen
   kernels. `head`: the head alone.
-
-  >>> conv = {"Conv_0": {"kernel": 1.0}, "BatchNorm_0": {"scale": 2.0}}
-  >>> params = {"backbone": conv, "head": {"weight": 3.0}}
-  >>> trainable({"params": params, "batch_stats": {}}, "head")
-  {'params': {'head': {'weight': 3.0}}}
   """
   params = variables["params"]
   if scope == "head":
@@ -404,11 +319,7 @@ def _without_kernels(node):
 
 
 def merge(variables: PyTree, part: PyTree) -> PyTree:
-  """Variables with the leaves of `part` in place of their own.
-
-  >>> merge({"params": {"a": 1, "b": 2}, "batch_stats": 3}, {"params": {"b": 5}})
-  {'params': {'a': 1, 'b': 5}, 'batch_stats': 3}
-  """
+  """Variables with the leaves of `part` in place of their own."""
   if not isinstance(part, dict):
     return part
   return variables | {
@@ -417,13 +328,7 @@ def merge(variables: PyTree, part: PyTree) -> PyTree:
 
 
 def deviation(part: PyTree) -> PyTree:
-  """What weight decay shrinks: parameters, and transfer minus its identity.
-
-  >>> scales = {"scale": jnp.array([1.0, 3.0]), "shift": jnp.array([0.0, 2.0])}
-  >>> pull = deviation({"params": {}, "transfer": {"Conv_0": scales}})
-  >>> pull["transfer"]["Conv_0"]["scale"].tolist()
-  [0.0, 2.0]
-  """
+  """What weight decay shrinks: parameters, and transfer minus its identity."""
   if "transfer" not in part:
     return part
   identity = lambda path, x: x - 1 if path[-1].key == "scale" else x
@@ -432,13 +337,7 @@ def deviation(part: PyTree) -> PyTree:
 
 
 def hold_rows(updates: PyTree, rows: Array) -> PyTree:
-  """Updates that leave every head row outside `rows` exactly where it is.
-
-  >>> updates = {"params": {"head": {"bias": jnp.array([5.0, 6.0])}}}
-  >>> held = hold_rows(updates, jnp.array([True, False]))
-  >>> held["params"]["head"]["bias"].tolist()
-  [5.0, 0.0]
-  """
+  """Updates that leave every head row outside `rows` exactly where it is."""
   head = updates["params"]["head"]
   held = {
     name: jnp.where(rows.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0)

@@ -18,19 +18,7 @@ from mnemonics_jax.types import Variables
 
 
 def train_model(phase: Phase, stage: Stage = Stage()) -> Variables:
-  """Θ_i: the model level of a phase, with weight transfer if configured.
-
-  >>> from mnemonics_jax import PerClass, data, methods, networks, phase
-  >>> stream = data.stream(data.load("digits"), phases=1, images_per_class=4)
-  >>> network = networks.resnet8(width=4, image_shape=stream.image_shape)
-  >>> once = phase.Schedule(epochs=1, batch_size=20)
-  >>> config = phase.Config(
-  ...   network, methods.LwF(), stream.shape, memory=PerClass(2), base=once)
-  >>> begin = phase.begin_run(0, config)
-  >>> variables = train_model(Phase(begin, stream[0], config))
-  >>> variables["params"]["head"]["weight"].shape
-  (10, 16)
-  """
+  """Θ_i: the model level of a phase, with weight transfer if configured."""
   config, classes = phase.config, phase.classes
   model, method = config.model, config.method
   variables, teacher, scope = begin_model(phase), None, "all"

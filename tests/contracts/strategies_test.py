@@ -137,6 +137,8 @@ def test_a_class_keeps_as_many_as_its_budget_allows(name, codec, future):
     assert (kept.counts[: state.classes_seen] > 0).all()
     assert not kept.counts[state.classes_seen :].any()
     assert result.memory_images == kept.counts.sum()
+    if codec == "raw":
+      assert result.memory_bytes == kept.counts.sum() * 8 * 8 * 3
     for label in range(state.classes_seen):
       sizes = kept.of_class(label).sizes
       if most is None:

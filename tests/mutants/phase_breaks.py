@@ -2,25 +2,25 @@
 
 PHASE = {
   "phase/config.py": (
-    ("phase/schedule_test.py",),
+    ("phase/config_test.py",),
     [
       ("epoch >= milestone", "epoch > milestone"),
       ("math.ceil(images / self.batch_size)", "images // self.batch_size"),
       ("last + 1)", "last)"),
-      ("min(start + coming - stop, stop)", "start", ("phase/sizes_test.py",)),
-      ("(new if imitates else 0)", "0", ("phase/sizes_test.py",)),
+      ("min(start + coming - stop, stop)", "start", ("phase/config_test.py",)),
+      ("(new if imitates else 0)", "0", ("phase/config_test.py",)),
     ],
   ),
   "phase/sgd.py": (
-    ("phase/epochs_test.py",),
+    ("phase/sgd_test.py",),
     [
-      ('x - 1 if path[-1].key == "scale" else x', "x", ("phase/scope_test.py", "phase/sgd_test.py")),
-      ("leaf, 0)", "leaf, leaf)", ("phase/scope_test.py", "phase/sgd_test.py")),
-      ('if name != "kernel"', "if True", ("phase/scope_test.py", "phase/sgd_test.py")),
+      ('x - 1 if path[-1].key == "scale" else x', "x", ("phase/sgd_test.py",)),
+      ("leaf, 0)", "leaf, leaf)", ("phase/sgd_test.py",)),
+      ('if name != "kernel"', "if True", ("phase/sgd_test.py",)),
       ("optax.trace(schedule.momentum)", "optax.trace(0.0)", ("phase/sgd_test.py",)),
       ("schedule.weight_decay)", "0.0)", ("phase/sgd_test.py",)),
       ("updates = hold_rows(updates, task.rows)", "pass", ("phase/sgd_test.py",)),
-      ("teacher = own_logits(method, task.teacher, teacher)", "pass", ("phase/sgd_methods_test.py",)),
+      ("teacher = own_logits(method, task.teacher, teacher)", "pass", ("phase/sgd_test.py",)),
       ('images, task.scope != "head")', "images, True)"),
       ("at = i - block.first", "at = i"),
       ("fold_in(key, now.epoch)", "fold_in(key, 0)"),
@@ -29,12 +29,12 @@ PHASE = {
     ],
   ),
   "phase/draws.py": (
-    ("phase/holdout_test.py",),
+    ("phase/draws_test.py",),
     [
       ("max(1, round(fraction * count))", "round(fraction * count)"),
       ("held[rows[: held_share(count, fraction)]]", "held[rows[1 : 1 + held_share(count, fraction)]]"),
       ("min(len(rows), allowance or len(rows))", "len(rows)"),
-      ("jax.random.uniform(class_key, labels.shape)", "jnp.arange(len(labels))", ("phase/order_test.py",)),
+      ("jax.random.uniform(class_key, labels.shape)", "jnp.arange(len(labels))", ("phase/draws_test.py",)),
     ],
   ),
   "phase/evaluate.py": (
@@ -92,25 +92,25 @@ PHASE = {
     [
       ("allowance(self.classes_seen)", "allowance(max(self.classes_old, 1))"),
       ("seen & ~old", "seen"),
-      ("self.config.code_new and self.incremental", "self.config.code_new", ("phase/as_kept_test.py",)),
-      ("jax.random.fold_in(root, phase)", "root", ("phase/keys_test.py",)),
+      ("self.config.code_new and self.incremental", "self.config.code_new", ("phase/coded_test.py",)),
+      ("jax.random.fold_in(root, phase)", "root", ("phase/context_test.py",)),
     ],
   ),
   "phase/feed.py": (
     ("phase/feed_test.py",),
     [
-      ("order[at % pool.count]", "order[at % (pool.count - 1)]", ("phase/feed_test.py", "phase/epochs_test.py")),
-      ("range(step, total, steps):\n        block", "range(0, total, steps):\n        block", ("phase/feed_test.py", "phase/epochs_test.py")),
-      ("total)\n      step = 0", "total)\n      pass", ("phase/feed_test.py", "phase/epochs_test.py")),
+      ("order[at % pool.count]", "order[at % (pool.count - 1)]", ("phase/feed_test.py", "phase/sgd_test.py")),
+      ("range(step, total, steps):\n        block", "range(0, total, steps):\n        block", ("phase/feed_test.py", "phase/sgd_test.py")),
+      ("total)\n      step = 0", "total)\n      pass", ("phase/feed_test.py", "phase/sgd_test.py")),
       ("first * size, stop * size) % self.draws", "first * size, stop * size) % self.capacity"),
       ("rows)\n      step = 0", "rows)\n      pass"),
       ("self.draws, seed, part.epoch", "self.draws, seed, 0"),
       ("np.full((steps, size), -1)", "np.zeros((steps, size), int)"),
       ("/ mesh.device_count()", "* 2"),
       ('return stream == "always"', "return True"),
-      ("round_trip(self.codec, self.store.read(rows, draws))", "self.store.read(rows, draws)", ("phase/as_kept_test.py",)),
-      ("return self.store.varies", "return False", ("phase/as_kept_test.py",)),
-      ("  return round_trip(codec, images)", "  return images", ("phase/as_kept_test.py",)),
+      ("round_trip(self.codec, self.store.read(rows, draws))", "self.store.read(rows, draws)", ("phase/coded_test.py",)),
+      ("return self.store.varies", "return False", ("phase/coded_test.py",)),
+      ("  return round_trip(codec, images)", "  return images", ("phase/coded_test.py",)),
     ],
   ),
   "parallel/prefetch.py": (

@@ -16,12 +16,14 @@ from mnemonics_jax.nn.augment import CropFlip
 from mnemonics_jax.parallel import prefetch
 from mnemonics_jax.phase import (
   Pool,
+  Schedule,
   Stage,
   Streamed,
   epoch_order,
   feed,
   make_feed,
 )
+from mnemonics_jax.phase.feed import make_pool
 
 STEP = 8 * 8 * 8 * 3  # Bytes: eight images.
 
@@ -236,3 +238,44 @@ def test_views_that_vary_always_stream():
   with pytest.raises(UserError, match="`stream=never` would show") as refused:
     make_feed(images, LABELS, 32, stream="never")
   assert refused.value.field == "stream"
+
+
+# Images on the device, padded to a capacity.
+
+SMALL = np.arange(3 * 12, dtype=np.uint8).reshape(3, 2, 2, 3)
+OF_SMALL = np.array([4, 0, 2])
+
+
+def test_what_is_missing_to_the_capacity_is_zero():
+  pool = make_pool(SMALL, OF_SMALL, 5)
+  np.testing.assert_array_equal(pool.images[:3], SMALL)
+  assert not pool.images[3:].any() and pool.images.shape == (5, 2, 2, 3)
+  assert pool.labels.tolist() == [4, 0, 2, 0, 0]
+  assert pool.count == 3
+
+
+@pytest.mark.parametrize("rows, capacity", [(3, 2), (0, 2)])
+def test_a_pool_that_does_not_hold_its_images_is_refused(rows, capacity):
+  with pytest.raises(ValueError, match=f"{rows} images for a pool of 2"):
+    make_pool(SMALL[:rows], OF_SMALL[:rows], capacity)
+
+
+# How many steps a compiled call has images for.
+
+
+@pytest.mark.parametrize(
+  "batch, capacity, side, steps",
+  [
+    (4, 100, 8, 2),  # 2 of 4·8·8·3 = 768 bytes fit into 2,000.
+    (4, 7, 8, 2),  # An epoch has two.
+    (4, 3, 8, 1),
+    (64, 1000, 8, 1),  # One does not fit, and there is at least one.
+  ],
+)
+def test_as_many_as_fit_and_as_an_epoch_has(
+  monkeypatch, batch, capacity, side, steps
+):
+  monkeypatch.setattr(feed, "BYTES", 2000)
+  schedule = Schedule(batch_size=batch)
+  found = feed.block_steps(schedule, capacity, (side, side, 3))
+  assert found == steps

@@ -121,44 +121,6 @@ def test_a_phase_continues_from_every_moment():
   assert set(journal.offers) == {"train", "exemplars", "adjust", "finetune"}
 
 
-def test_a_total_budget_shrinks_old_classes_and_is_never_exceeded():
-  config, stream = tiny.setup(
-    methods.LwF(), memory=memory.Total(13), exemplars="random"
-  )
-  state, results = _run(config, stream)
-  assert [r.memory_images for r in results] == [12, 12, 12]
-  assert state.memory.counts.tolist() == [2] * 6
-  assert results[-1].memory_bytes == 12 * 8 * 8 * 3
-
-
-@pytest.mark.parametrize("made", ["herding", "random", _slow("mnemonics")])
-def test_a_shrinking_class_keeps_the_best_that_herding_picked(made):
-  """Other exemplars have no order, and shrink at random: six phases of it."""
-  config, stream = tiny.setup(
-    methods.LwF(), split=(1,) * 6, memory=memory.Total(12), exemplars=made
-  )
-  untrained = lambda phase, _: phase.state.variables
-  state, prefixes = phase.begin_run(0, config), []
-  for data in stream:
-    before = state
-    state, _ = phase.run_phase(state, data, config, train=untrained)
-    for label in range(before.classes_seen):
-      now, then = (s.memory.of_class(label) for s in (state, before))
-      prefixes.append((now.data == then.data[: now.data.size]).all())
-  assert all(prefixes) == (made == "herding")
-
-
-@pytest.mark.parametrize("chosen", ["random", "herding"])
-def test_memory_holds_images_of_the_right_class(chosen):
-  data = tiny.dataset()
-  config, stream = tiny.setup(methods.LwF(), data=data, exemplars=chosen)
-  state, _ = _run(config, stream)
-  images, labels = memory.flat(state.memory)
-  for image, label in zip(images, labels, strict=True):
-    own = data.train_images[data.train_labels == label]
-    assert (own == image).all((1, 2, 3)).any()
-
-
 def test_a_caller_may_bring_a_model():
   """Which is then evaluated, and handed over as it is."""
   config, stream = tiny.setup(methods.LwF())

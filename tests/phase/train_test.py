@@ -158,16 +158,6 @@ def test_lucir_imprints_new_rows_and_keeps_the_old_ones(monkeypatch):
   np.testing.assert_allclose(begun[3], norm * mean, rtol=1e-4, atol=1e-6)
 
 
-def test_lucir_freezes_old_rows_through_a_phase():
-  second = _second_phase(methods.LUCIR())
-  weight = lambda variables: np.asarray(variables["params"]["head"]["weight"])
-  before = weight(second.state.variables)
-  after = weight(train.train_model(second))
-  np.testing.assert_array_equal(after[:3], before[:3])
-  np.testing.assert_array_equal(after[4:], before[4:])
-  assert (after[3] != before[3]).all()
-
-
 @pytest.mark.parametrize(
   "policy, each",
   [(memory.PerClass(3), [1, 1]), (memory.Total(78), [2, 1])],
