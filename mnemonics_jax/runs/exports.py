@@ -50,7 +50,7 @@ def export(learner: Learner, known: Known, path: str | Path) -> None:
     known: what was learned.
     path: where to; must not exist, or be empty.
   """
-  path = Path(path).expanduser().absolute()
+  path = Path(os.path.expanduser(path)).absolute()
   if path.exists() and not (path.is_dir() and not any(path.iterdir())):
     raise UserError(
       "to", f"`to={path}` exists and is not empty", "choose a new directory"

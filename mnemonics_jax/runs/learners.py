@@ -6,6 +6,7 @@ learner's settings, the names of the classes and the network.
 
 import ast
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 import warnings
@@ -25,7 +26,7 @@ from mnemonics_jax.runs.journal import pack_state, unpack_state
 
 def save(learner: Learner, known: Known, path: Path) -> None:
   """Writes both to `path`, in place of what was saved there before."""
-  path = path.expanduser().resolve()
+  path = Path(os.path.expanduser(path)).resolve()
   if path.exists() and not _is_saved(path):
     raise UserError(
       "path",
@@ -154,7 +155,7 @@ def load(
   path: Path, network: Any, seed: int | None, phase: int | None
 ) -> tuple[Learner, Known]:
   """See `Learner.load`."""
-  path = path.expanduser()
+  path = Path(os.path.expanduser(path))
   if layout.config_path(path).exists():
     return _of_run(path, network, seed, phase)
   for field, value in (("seed", seed), ("phase", phase)):

@@ -11,6 +11,7 @@ long as it knows the same classes.
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,7 +69,7 @@ def flatten(tree, path=()):
 
 def about(path: str | Path) -> dict[str, Any]:
   """The object of base_model.json, checked."""
-  file = Path(path).expanduser() / ABOUT
+  file = Path(os.path.expanduser(path)) / ABOUT
   try:
     there = file.exists()
   except OSError:  # Such as a name that is too long.
@@ -100,7 +101,7 @@ def load(path: str | Path) -> BaseModel:
   from safetensors import SafetensorError
   from safetensors.numpy import load as parse
 
-  path = Path(path).expanduser()
+  path = Path(os.path.expanduser(path))
   words = about(path)
   try:
     content = (path / WEIGHTS).read_bytes()
@@ -150,7 +151,7 @@ def find(
   """
   from mnemonics_jax.identity import restore
 
-  for file in sorted(Path(directory).expanduser().glob(f"*/{ABOUT}")):
+  for file in sorted(Path(os.path.expanduser(directory)).glob(f"*/{ABOUT}")):
     words = about(file.parent)
     try:
       made = restore(words["made_with"])

@@ -166,29 +166,3 @@ def test_a_saved_learner_will_do(home, tmp_path):
   done = predict(tmp_path, "saved", image)
   assert not done.code, done.err
   assert "cat" in done.out and "fox" in done.out
-
-
-@pytest.mark.parametrize(
-  ("arguments", "parts"),
-  [
-    ([], ["RUN is missing", "experiments.predict RUN"]),
-    (["nowhere", "data"], ["There is no directory nowhere"]),
-    (["run"], ["no image to look at"]),
-    (["run", "nothing.png"], ["There is no nothing.png"]),
-    (["run", "run/seed_0"], ["has no image"]),
-    (["data", "data"], ["nothing learned in data"]),
-    (["run", "data", "--top=0"], ["--top=0", "1 or more"]),
-    (["run", "data", "--seed=5"], ["--seed=5", "0, 1"]),
-    (["run", "data", "--phase=5"], ["--phase=5", "0, 1"]),
-    (["run", "data", "--csv=data"], ["--csv=data is a directory"]),
-    (["run", "data", "--csv=run/config.json/x"], ["--csv=", "not a directory"]),
-  ],
-)
-def test_mistakes(home, arguments, parts):
-  assert_refused(predict(home, *arguments), *parts)
-
-
-def test_nothing_to_compare(home, tmp_path):
-  Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-  done = predict(home, "run", tmp_path / "a.png", "--confusion=no.csv")
-  assert_refused(done, "--confusion", "known are class 0")
