@@ -23,7 +23,8 @@ DEFINE_string(
   "output",
   None,
   "The page to write, or a directory for it. By default WORKDIR/report.html, or"
-  " comparison.html in the first of several work directories.",
+  " comparison.html in the first of several work directories. Figures are written"
+  " beside the page.",
   flag_values=FLAGS,
 )
 

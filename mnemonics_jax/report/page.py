@@ -422,14 +422,12 @@ def _memory(run: Run, figures: _Figures) -> Section | None:
 
 
 def _seeds(run: Run, figures: _Figures) -> Section | None:
-  del figures
   if len(run.results["seeds"]) < 2:
     return None
   return Section("Seeds", tables=[tables.seed_table(run.results)])
 
 
 def _repeat(run: Run, figures: _Figures) -> Section:
-  del figures
   facts = [
     (name.capitalize(), values)
     for name in ("settings", "environment")

@@ -268,16 +268,11 @@ def console_table(results: Mapping[str, Any]) -> str:
   """
   table = phase_table(results)
   # The mark stands beside the numbers, so they all end where headers end.
-  margin = " " * len(REPORTED)
   lines = [
-    [*row[:2], *(f"{cell.removesuffix(REPORTED)}{margin}" for cell in row[2:])]
+    [*row[:2], *(c if c.endswith(REPORTED) else f"{c}  " for c in row[2:])]
     for row in (table.header, *table.rows, *table.footer)
   ]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  lines[0][2:] = [
-    cell if cell.endswith(REPORTED) else cell + margin
-    for cell in table.header[2:]
-  ]
   text = [
     "  ".join(
       cell.rjust(width) if column else cell.ljust(width)

@@ -271,3 +271,21 @@ def test_a_run_that_continues_has_done_only_what_it_was_seen_doing():
   assert remaining.during(1, 0.75, 5.0) == 0  # Nothing is known yet.
   assert remaining.during(1, 0.875, 9.0) == pytest.approx(8 * 4.5)
   assert remaining.after(1, 8.0) == pytest.approx(8 * 4)
+
+
+def test_bars_show_how_much_of_an_epoch_is_done(monkeypatch):
+  monkeypatch.setattr(console_lib, "_REFRESH", 0.0)
+  with report.Console(stream=Terminal()) as console:
+    console(RunBegins(2, (0,), (1.0, 1.0)))
+
+    def shown(event):
+      console(event)
+      _, epochs, steps = console._display.tasks
+      counts = epochs.fields["count"], steps.fields["count"]
+      return epochs.completed, steps.completed, *counts
+
+    assert shown(StepReport(0, "train", 1, 4, 1, 2)) == (1.5, 1, "2/4", "1/2")
+    done = StepReport(0, "train", 1, 4, 2, 2, {"loss": 1.0})
+    assert shown(done) == (2, 2, "2/4", "2/2")
+    # A stage may not know its steps.
+    assert shown(StepReport(0, "adjust", 0, 1, 0, 0)) == (0, 0, "1/1", "0/0")

@@ -38,8 +38,8 @@ def test_the_parts_of_titles_that_differ_tell_runs_apart():
 
 def test_settings_tell_apart_what_titles_do_not():
   runs = [
-    titled("t", epochs=3, adjust=True, method="x"),
-    titled("t", epochs=4, adjust=False, method="y"),
+    titled("t", epochs=3, adjust=True, method="x", lr=0.1),
+    titled("t", epochs=4, adjust=False, method="y", lr=0.1),
   ]
   # The method is part of titles: it is not said twice.
   assert labels(runs) == ["epochs 3 · adjust", "epochs 4 · no adjust"]
