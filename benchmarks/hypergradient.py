@@ -262,17 +262,17 @@ _SHOWN = {
   "compile_seconds": ("compile", "{:.1f} s"),
 }
 
+BENCHMARK = Benchmark(
+  "hypergradient",
+  dict(meta=meta, head=head, growth=growth, agreement=agreement, chunks=chunks),
+  inner_steps=(list, "Inner steps to measure, instead of the usual ones."),
+  chunk=(["100", "20", "10", "5", "2"], "Classes learned at once (chunks)."),
+  per_class=(20, "Exemplars of a class (chunks)."),
+  classes=(100, "Classes of the head (chunks)."),
+  unrolled=(50, "Inner steps (chunks)."),
+  valid=(128, "Validation images per meta step (chunks)."),
+  images_per_class=(1300, "Training images of a class, as uint8 (chunks)."),
+)
+
 if __name__ == "__main__":
-  Benchmark(
-    "hypergradient",
-    dict(
-      meta=meta, head=head, growth=growth, agreement=agreement, chunks=chunks
-    ),
-    inner_steps=(list, "Inner steps to measure, instead of the usual ones."),
-    chunk=(["100", "20", "10", "5", "2"], "Classes learned at once (chunks)."),
-    per_class=(20, "Exemplars of a class (chunks)."),
-    classes=(100, "Classes of the head (chunks)."),
-    unrolled=(50, "Inner steps (chunks)."),
-    valid=(128, "Validation images per meta step (chunks)."),
-    images_per_class=(1300, "Training images of a class, as uint8 (chunks)."),
-  ).run()
+  BENCHMARK.run()

@@ -89,8 +89,7 @@ class Benchmark:
       print(f"{doc}\n{self.options.get_help()}")
       return
     try:
-      self.options(sys.argv)
-      wanted = self._wanted()
+      wanted = self.wanted(sys.argv)
     except flags.Error as error:
       sys.exit(f"{error}\n--help lists all flags")
     path = self._path()
@@ -101,7 +100,9 @@ class Benchmark:
       for part in wanted:
         self._parts[part](self)
 
-  def _wanted(self) -> list[str]:
+  def wanted(self, argv: Sequence[str]) -> list[str]:
+    """The parts that a command line asks for, which sets the options."""
+    self.options(argv)
     if self.options.quick and self._quick and not self.options["parts"].present:
       return [*self._quick]
     if other := {*self.options.parts} - {*self._parts}:

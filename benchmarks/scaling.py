@@ -100,9 +100,11 @@ def _losses(workdir: Path) -> list[float]:
   ]
 
 
+BENCHMARK = Benchmark(
+  "scaling",
+  dict(devices=devices, two_processes=two_processes),
+  devices=(["1", "2", "4", "8"], "Numbers of devices to compare."),
+)
+
 if __name__ == "__main__":
-  Benchmark(
-    "scaling",
-    dict(devices=devices, two_processes=two_processes),
-    devices=(["1", "2", "4", "8"], "Numbers of devices to compare."),
-  ).run()
+  BENCHMARK.run()

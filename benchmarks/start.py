@@ -175,8 +175,10 @@ def _pseudo_classes(digits: "Dataset") -> "Dataset":
   )
 
 
+_PARTS = {name: functools.partial(starts, part=name) for name in _COMMANDS}
+BENCHMARK = Benchmark(
+  "start", {**_PARTS, "phases": phases}, quick=["smoke", "phases"]
+)
+
 if __name__ == "__main__":
-  parts = {name: functools.partial(starts, part=name) for name in _COMMANDS}
-  Benchmark(
-    "start", {**parts, "phases": phases}, quick=["smoke", "phases"]
-  ).run()
+  BENCHMARK.run()

@@ -150,9 +150,11 @@ def _looks(images, image_size, place) -> dict[str, float]:
   }
 
 
+BENCHMARK = Benchmark(
+  "streaming",
+  dict(streaming=streaming),
+  images=(list, "How many to train on, such as 10000,100000; ascending."),
+)
+
 if __name__ == "__main__":
-  Benchmark(
-    "streaming",
-    dict(streaming=streaming),
-    images=(list, "How many to train on, such as 10000,100000; ascending."),
-  ).run()
+  BENCHMARK.run()

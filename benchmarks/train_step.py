@@ -170,10 +170,12 @@ _SHOWN = {
   "gap": ("gap", "{:.2%}"),
 }
 
+BENCHMARK = Benchmark(
+  "train_step",
+  dict(steps=steps, profile=profile, epoch=epoch),
+  rounds=(5, "Turns of each contestant; the fastest counts."),
+  kinds=(["plain", "phase", "in_out", "out"], "Steps to measure."),
+)
+
 if __name__ == "__main__":
-  Benchmark(
-    "train_step",
-    dict(steps=steps, profile=profile, epoch=epoch),
-    rounds=(5, "Turns of each contestant; the fastest counts."),
-    kinds=(["plain", "phase", "in_out", "out"], "Steps to measure."),
-  ).run()
+  BENCHMARK.run()

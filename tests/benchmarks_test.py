@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -95,6 +96,33 @@ def test_results_of_other_parts_stay(monkeypatch, tmp_path, capsys):
 
 
 _FILES = sorted((_ROOT / "benchmarks").glob("*.py"))
+_PAGES = [_ROOT / "benchmarks/README.md", *(_ROOT / "docs").glob("*.md")]
+_COMMANDS = sorted(
+  {
+    (name, *re.findall(r"--\w+(?:=[^\s`]+)?", flags))
+    for page in _PAGES
+    for name, flags in re.findall(
+      r"python -m\s+benchmarks\.([a-z]\w+)((?:\s+--\w+(?:=[^\s`]+)?)*)",
+      page.read_text(),
+    )
+  }
+)
+
+
+@pytest.mark.parametrize("command", _COMMANDS, ids=" ".join)
+def test_commands_that_pages_name_are_accepted(command):
+  name, *given = command
+  bench = importlib.import_module(f"benchmarks.{name}").BENCHMARK
+  assert bench.name == name
+  assert bench.wanted([name, *given])
+
+
+def test_pages_name_every_benchmark():
+  assert {name for name, *_ in _COMMANDS} == {
+    file.stem for file in _FILES if "BENCHMARK =" in file.read_text()
+  }
+
+
 _OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 
 
