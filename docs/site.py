@@ -1,7 +1,9 @@
 """What the site shows besides docs/: notebooks, results, settings, the project's texts.
 
-Links in the sources are those of the repository, so that they also work where
-it is browsed; the site's root is that of the repository and docs/ in one.
+`mkdocs.yml` names this file twice: mkdocs calls `on_files` and `on_page_markdown`,
+griffe, which reads docstrings, takes `Doctests`. Links in the sources are those of the
+repository, so that they also work where it is browsed; the site's root is that of the
+repository and docs/ in one.
 """
 
 import itertools
@@ -11,6 +13,7 @@ import re
 import runpy
 from typing import Any
 
+from griffe import Extension, Object
 from mkdocs.structure.files import File
 import nbformat
 
@@ -101,3 +104,25 @@ def _text(output: Any) -> str:
 
 def _fenced(text: str, language: str) -> str:
   return f"```{language}\n{text}\n```"
+
+
+class Doctests(Extension):
+  """Fences the examples of docstrings: Markdown would read links in them."""
+
+  def on_object(self, *, obj: Object, **_: Any) -> None:
+    """Called for everything that griffe finds."""
+    if obj.docstring:
+      obj.docstring.value = fenced(obj.docstring.value)
+
+
+def fenced(text: str) -> str:
+  """Puts a fence around paragraphs that begin with a prompt.
+
+  Args:
+    text: a docstring without its indentation.
+  """
+  paragraphs = (
+    f"```pycon\n{paragraph}\n```" if paragraph.startswith(">>>") else paragraph
+    for paragraph in text.split("\n\n")
+  )
+  return "\n\n".join(paragraphs)

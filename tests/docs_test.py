@@ -99,7 +99,7 @@ def test_notebooks_become_text_code_and_what_came_out(tmp_path):
 def test_examples_are_fenced_and_nothing_else():
   text = "Adds.\n\n>>> f[x](1)\n2\n\nArgs:\n  x: one."
   fenced = "Adds.\n\n```pycon\n>>> f[x](1)\n2\n```\n\nArgs:\n  x: one."
-  assert load("doctests").fenced(text) == fenced
+  assert load("site").fenced(text) == fenced
 
 
 def test_the_page_of_results_has_the_numbers_of_results():
