@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> None:
   model, run, to = map(flags.path, arguments)
   flags.check_directory("to", to)
   # Imported here so that a mistake is answered at once.
-  from mnemonics_jax.runs import publishing
+  from mnemonics_jax.runs import base_models
 
-  about = publishing.publish(model, run, to)
+  about = base_models.publish(model, run, to)
   shares = ", ".join(
     f"{name} {100 * share:.2f} %" for name, share in about["accuracy"].items()
   )

@@ -150,9 +150,9 @@ class Learner(_Recipe):
     data = PhaseData(images, labels, phases[-1], *tested)
     train = phase.train_model
     if known is None and self.base_model is not None:
-      from mnemonics_jax.runs import published
+      from mnemonics_jax.runs import base_models
 
-      train = published.begin_with(published.load(self.base_model), seen)
+      train = base_models.begin_with(base_models.load(self.base_model), seen)
     with _reporting(report) as hear:
       state, result = phase.run_phase(
         state, data, config, report=hear, train=train
@@ -212,9 +212,9 @@ class Learner(_Recipe):
 
   def _network(self, images):
     if self.base_model is not None:
-      from mnemonics_jax.runs import published
+      from mnemonics_jax.runs import base_models
 
-      return inputs.network_for(published.network(self.base_model), images)
+      return inputs.network_for(base_models.network(self.base_model), images)
     options = build.network_options(self._settings, self._method)
     return inputs.network_for(self.network, images, **options)
 

@@ -10,10 +10,10 @@ from mnemonics_jax import package
 
 if TYPE_CHECKING:
   from mnemonics_jax.runs.claim import BusyError
-  from mnemonics_jax.runs.exports import export
   from mnemonics_jax.runs.extending import extend
   from mnemonics_jax.runs.journal import Policy
   from mnemonics_jax.runs.layout import WorkdirError
+  from mnemonics_jax.runs.learners import export
   from mnemonics_jax.runs.metrics_log import read_metrics
   from mnemonics_jax.runs.results import Run, load_run
   from mnemonics_jax.runs.runner import Diverged, Labels, run
@@ -45,7 +45,7 @@ __getattr__, __dir__ = package.attach(
     "Run": "runs.results",
     "Stopped": "runs.signals",
     "WorkdirError": "runs.layout",
-    "export": "runs.exports",
+    "export": "runs.learners",
     "extend": "runs.extending",
     "load_run": "runs.results",
     "read_metrics": "runs.metrics_log",

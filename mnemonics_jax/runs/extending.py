@@ -20,7 +20,7 @@ from mnemonics_jax.learner.inputs import check_incremental
 from mnemonics_jax.learner.known import resized
 from mnemonics_jax.phase import Config
 from mnemonics_jax.runs import (
-  checkpoint,
+  artifact,
   claim,
   drafts,
   journal,
@@ -166,7 +166,7 @@ def _copy_seed(source, target, old, config, seed):
     name = journal.checkpoint_name(phase)
     state, info = learners.run_state(source, old, seed, phase)
     # Where its records end is another place once other seeds have gone on.
-    checkpoint.save(
+    artifact.save(
       layout.checkpoint_dir(target, seed) / name,
       journal.pack_state(resized(state, begin)),
       info | {"log": None},

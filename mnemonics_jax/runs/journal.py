@@ -27,7 +27,7 @@ from mnemonics_jax.parallel import mesh, processes
 from mnemonics_jax.phase.context import Journal
 from mnemonics_jax.progress import Event, Note, Report, StepReport
 from mnemonics_jax.runs import (
-  checkpoint,
+  artifact,
   drafts,
   environment,
   layout,
@@ -145,7 +145,7 @@ class Saver(Journal):
     drafts.remove_drafts(self.directory)
     for draft in self.directory.glob("*.partial-*"):  # Of version 0.1.
       shutil.rmtree(draft)
-    damaged: list[checkpoint.Damaged] = []
+    damaged: list[artifact.Damaged] = []
     state, records, log_size = begin, [], None
     info: dict[str, Any] = {}
     if found := self._newest_good(self._phases(), damaged):
@@ -173,7 +173,7 @@ class Saver(Journal):
       self.clock.restart(info["seconds"])
       log_size = info["log"]
     if damaged and log_size is None and not unfit:
-      whole = isinstance(damaged[0], checkpoint.Misplaced)
+      whole = isinstance(damaged[0], artifact.Misplaced)
       raise UserError(
         "workdir",
         f"{damaged[0]}, and there is no older checkpoint",
@@ -220,8 +220,8 @@ class Saver(Journal):
     """The first checkpoint that can be read, from the last; notes the others."""
     for name in reversed(names):
       try:
-        return checkpoint.restore(self.directory / name, self._place(name))
-      except checkpoint.Damaged as error:
+        return artifact.restore(self.directory / name, self._place(name))
+      except artifact.Damaged as error:
         damaged.append(error)
       except OSError as error:
         raise DiskError(
@@ -297,7 +297,7 @@ class Saver(Journal):
     name = checkpoint_name(done)
     self._save(name, pack_state(state), info, f"after phase {done}")
     self._stop.obey()
-    return on_disk(state, checkpoint.large(self.directory / name))
+    return on_disk(state, artifact.large(self.directory / name))
 
   def _save(self, name, tree, info, where):
     began = time.monotonic()
@@ -311,7 +311,7 @@ class Saver(Journal):
     try:
       with self._stop.saving():
         path = self.directory / name
-        size = checkpoint.save(path, tree, info, self._place(name))
+        size = artifact.save(path, tree, info, self._place(name))
     except OSError as error:
       raise DiskError(
         "workdir",
@@ -439,7 +439,7 @@ def on_disk(state, large):
 
   Args:
     state: what was saved.
-    large: arrays of the checkpoint, see `checkpoint.large`.
+    large: arrays of the checkpoint, see `artifact.large`.
   """
   packed = pack_memory(state.memory)
   found = {name: large.get(f"memory.{name}", x) for name, x in packed.items()}
@@ -491,7 +491,7 @@ def place_of(run: str, seed: int, name: str) -> dict[str, Any]:
 def runs_of(workdir: layout.AnyPath) -> set[str]:
   """Names of the runs whose checkpoints these say they are; see `place`."""
   found = set()
-  for manifest in Path(workdir).glob(f"seed_*/*/phase_*/{layout.MANIFEST}"):
+  for manifest in Path(workdir).glob(f"seed_*/*/phase_*/{artifact.MANIFEST}"):
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
       found.add(json.loads(manifest.read_bytes())["place"]["run"])
   return found

@@ -115,8 +115,6 @@ Formats 1 and 2 differ in that field only.
 _LOCK, _CONFIG, _METRICS = "lock", "config.json", "metrics.jsonl"
 _RESULTS, _SEED_RESULT = "results.json", "result.json"
 _TENSORBOARD = "tensorboard"
-# Within a checkpoint: arrays, what is not an array, checksums of all.
-ARRAYS, LARGE, INFO, MANIFEST = "arrays", "large", "info.json", "manifest.json"
 
 # What is known of results before anything was measured.
 HEADER = {

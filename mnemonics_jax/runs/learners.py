@@ -1,10 +1,20 @@
-"""Learners on disk: of `Learner.save`, or as a run has left them.
+"""Learners on disk: saved, as a run has left them, or for other programs.
 
-A saved learner is a checkpoint: arrays of the state, and in `info.json` the
-learner's settings, the names of the classes and the network.
+A saved learner has the arrays of its state in `arrays.safetensors`. Its `info.json`
+has the learner's settings, the names of the classes and the network. An export is
+
+  train/<class>/NNN.png   the exemplars (.jpg, .webp if they are kept so); a folder
+                          of images to learn from again
+  labels.csv              for each of them its class, in the order of the memory
+  model.safetensors       the model's arrays, and the key of what would follow
+  model.json              network, classes, normalisation; the learner's settings
+  manifest.json           checksums of all files
+
+`Learner.load` reads each of them: predictions are the same to the bit.
 """
 
 import ast
+import csv
 import dataclasses
 import os
 from pathlib import Path
@@ -12,16 +22,23 @@ from typing import Any
 import warnings
 
 import jax
+import numpy as np
 
 from mnemonics_jax import memory as memory_lib
+from mnemonics_jax.data.folder import folder_names
 from mnemonics_jax.errors import DiskError, UserError, remedy
 from mnemonics_jax.identity import identity, restore
 from mnemonics_jax.learner import Known, Learner
 from mnemonics_jax.nn.networks import Network
 from mnemonics_jax.phase import Config
-from mnemonics_jax.runs import checkpoint, drafts, journal, layout
+from mnemonics_jax.runs import artifact, drafts, journal, layout
 from mnemonics_jax.runs.claim import run_name
 from mnemonics_jax.runs.journal import pack_state, unpack_state
+
+EXPORT = artifact.EXPORT
+IMAGES, LABELS = "train", "labels.csv"
+_HEADER = ("file", "class", "label")
+_CHANNELS = 4  # The most that a PNG has.
 
 
 def save(learner: Learner, known: Known, path: Path) -> None:
@@ -35,7 +52,7 @@ def save(learner: Learner, known: Known, path: Path) -> None:
     )
   tree, info = pack_state(known.state), describe(learner, known)
   try:
-    checkpoint.save(path, tree, info, replace=True)
+    artifact.save(path, tree, info, kind=artifact.LEARNER, replace=True)
   except OSError as error:
     raise DiskError(
       "path",
@@ -46,7 +63,7 @@ def save(learner: Learner, known: Known, path: Path) -> None:
 
 def _is_saved(path):
   try:
-    return "learner" in layout.read_json(path / layout.INFO)
+    return "learner" in layout.read_json(path / artifact.LEARNER.info)
   except UserError:
     return False
 
@@ -110,6 +127,7 @@ def remember(
   learner, net = _restored(info["learner"] | {"fields": fields}), _restored(net)
   if network is not None:
     _check_fits(net, tree["variables"])
+  tree["variables"].setdefault("batch_stats", {})  # Empty parts are not stored.
   codec = memory_lib.parse_codec(info.get("codec", "raw"))
   memory = memory_lib.empty(info["room"], net.image_shape, codec)
   names = tuple(ast.literal_eval(name) for name in info["names"])
@@ -166,10 +184,8 @@ def load(
         " none",
         "leave it out",
       )
-  from mnemonics_jax.runs import exports  # It needs this file.
-
-  if exports.is_export(path):
-    return exports.load(path, network)
+  if (path / EXPORT.info).exists() and (path / EXPORT.arrays).exists():
+    return _of_export(path, network)
   tree, info = _read(_found(path))
   if "learner" not in info:
     raise UserError("path", f"{path} is a checkpoint of a run", _NAME_ONE)
@@ -195,8 +211,8 @@ def _found(path):
 
 def _is_whole(path):
   try:
-    return "learner" in checkpoint.restore(path)[1]
-  except (checkpoint.Damaged, OSError):
+    return "learner" in artifact.restore(path, kind=artifact.LEARNER)[1]
+  except (artifact.Damaged, OSError, UserError):
     return False
 
 
@@ -207,12 +223,12 @@ _NAME_ONE = (
 
 def _read(path, place=None):
   try:
-    return checkpoint.restore(path, place)
-  except (checkpoint.Damaged, OSError) as error:
+    return artifact.restore(path, place, artifact.LEARNER)
+  except (artifact.Damaged, OSError) as error:
     problem = str(error)
     if not path.exists():
       problem = f"there is no {path}"
-    elif not (path / layout.MANIFEST).exists():
+    elif not (path / artifact.MANIFEST).exists():
       problem = f"there is nothing learned in {path}"
     raise UserError("path", problem, _NAME_ONE) from error
 
@@ -292,3 +308,130 @@ def _choice(path, seed, phase):
       f"there are {', '.join(map(str, phases)) or 'none'}",
     )
   return seed, phase
+
+
+# Exports.
+
+
+def export(learner: Learner, known: Known, path: str | Path) -> None:
+  """Writes what is known to a new directory.
+
+  >>> learner, known = Learner.load("saved_learner")
+  >>> export(learner, known, "exported")
+  >>> sorted(path.name for path in Path("exported").iterdir())
+  ['labels.csv', 'model.json', 'model.safetensors', 'train']
+  >>> Learner.load("exported")[1].names
+  ('cat', 'dog', 'fox')
+
+  Args:
+    learner: with whose settings it was learned.
+    known: what was learned.
+    path: where to; must not exist, or be empty.
+  """
+  path = Path(os.path.expanduser(path)).resolve()
+  if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    raise UserError(
+      "to", f"`to={path}` exists and is not empty", "choose a new directory"
+    )
+  channels = known.network.image_shape[-1]
+  if channels > _CHANNELS:
+    raise UserError(
+      "to",
+      f"images of {channels} channels cannot be written as PNG",
+      "use Learner.save",
+    )
+  described, state = describe(learner, known), pack_state(known.state)
+  try:
+    artifact.save(
+      path,
+      {"variables": state["variables"], "key": state["key"]},
+      _about(known, described),
+      kind=EXPORT,
+      more=lambda draft: _write_exemplars(draft, known),
+    )
+  except OSError as error:
+    raise DiskError(
+      "to",
+      f"`to={path}` cannot be written ({error})",
+      "make room there, or choose another directory",
+    ) from error
+
+
+def _about(known, described):
+  """The object of model.json: for people and programs, then for `load`."""
+  module = getattr(known.network, "module", None)
+  return {
+    "format": EXPORT.format,
+    "network": type(module or known.network).__name__,
+    "image_shape": list(known.network.image_shape),
+    "mean": getattr(module, "mean", None),
+    "std": getattr(module, "std", None),
+    "classes": [str(name) for name in known.names],
+    "classes_per_phase": list(known.phases),
+    "state": described,
+  }
+
+
+def _write_exemplars(directory, known):
+  memory = known.state.memory
+  folders = dict(zip(known.names, folder_names(known.names), strict=True))
+  numbers = dict.fromkeys(known.names, 0)
+  codes = memory.codes.apart() if memory.counts.any() else []
+  with (directory / LABELS).open(
+    "w", encoding="utf-8", errors="backslashreplace", newline=""
+  ) as file:
+    rows = csv.writer(file)
+    rows.writerow(_HEADER)
+    for code, label in zip(codes, memory.labels, strict=True):
+      name = known.names[label]
+      folder = directory / IMAGES / folders[name]
+      folder.mkdir(parents=True, exist_ok=True)
+      picture = folder / f"{numbers[name]:03d}{memory.codec.suffix}"
+      numbers[name] += 1
+      picture.write_bytes(memory.codec.to_file(code, memory.image_shape))
+      place = picture.relative_to(directory).as_posix()
+      rows.writerow([place, str(name), label])
+
+
+def _of_export(path, network):
+  """What `export` has written."""
+  try:
+    tree, about = artifact.restore(path, kind=EXPORT)
+    state, shape = about["state"], tuple(about["image_shape"])
+    codec = memory_lib.parse_codec(state.get("codec", "raw"))
+    codes, labels = _read_exemplars(path, codec, shape)
+    counts = np.bincount(labels, minlength=state["room"])
+    tree["memory"] = journal.pack_memory(
+      memory_lib.Memory(codes, counts.astype(np.int32), shape, codec)
+    )
+    return remember(state, tree, network)
+  except UserError:  # It has its own remedy, and is a ValueError.
+    raise
+  except (
+    artifact.Damaged,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+  ) as error:
+    why = error.why if isinstance(error, artifact.Damaged) else error
+    raise UserError(
+      "path", f"{path} is damaged ({why})", "export it again"
+    ) from error
+
+
+def _read_exemplars(path, codec, shape):
+  """Codes of the memory, in its order, and their labels."""
+  codes, labels = [], []
+  with (path / LABELS).open(encoding="utf-8", newline="") as file:
+    for row in csv.DictReader(file):
+      place = path / row["file"]
+      if not place.resolve().is_relative_to(path.resolve()):
+        raise ValueError(f"{row['file']} is elsewhere")
+      codes.append(codec.from_file(place.read_bytes(), shape))
+      labels.append(int(row["label"]))
+  if labels != sorted(labels):
+    raise ValueError(f"{LABELS} is not in order")
+  found = memory_lib.Codes.of(codes)
+  codec.decode(found, shape)  # What cannot be decoded is noticed now.
+  return found, np.array(labels)

@@ -25,15 +25,14 @@ from mnemonics_jax.progress import (
   ignore,
 )
 from mnemonics_jax.registry import READOUTS
-from mnemonics_jax.runs import base_models as base_models_lib
 from mnemonics_jax.runs import (
-  checkpoint,
+  artifact,
   environment,
   journal,
   layout,
   phase_arrays,
-  published,
 )
+from mnemonics_jax.runs import base_models as base_models_lib
 from mnemonics_jax.runs import results as results_lib
 from mnemonics_jax.runs.claim import claimed, flat, run_name
 from mnemonics_jax.runs.journal import Policy, Saver
@@ -250,11 +249,13 @@ def _training(config, stream, base_models, base_model, seed):
   """How models are trained: that of phase 0 may be there already."""
   found = None
   if base_model is not None:
-    found = published.load(base_model)
+    found = base_models_lib.load(base_model)
   elif base_models is not None:
-    found = published.find(Path(base_models), config, stream, seed)
+    found = base_models_lib.find(Path(base_models), config, stream, seed)
   if found is not None:
-    return published.begin_with(found, published.first_names(stream))
+    return base_models_lib.begin_with(
+      found, base_models_lib.first_names(stream)
+    )
   if base_models is None:
     return train_model
   own = processes.private_directory(Path(base_models))
@@ -287,7 +288,7 @@ def _settings(config, stream, seeds, base_model):
     ) from error
   names = list(stream.class_names)
   if base_model is not None:
-    fields["base_model"] = published.about(base_model)["weights_sha256"]
+    fields["base_model"] = base_models_lib.about(base_model)["weights_sha256"]
   return {**fields, "class_names": names, "seeds": list(seeds)}
 
 
@@ -392,9 +393,9 @@ def _finished(workdir, seed, phases, run, report):
   name = journal.checkpoint_name(phases - 1)
   try:
     place = journal.place_of(run, seed, name)
-    info = checkpoint.restore_info(directory / name, place)
+    info = artifact.restore_info(directory / name, place)
     saved = results_lib.run_record(seed, info["records"])
-  except (checkpoint.Damaged, OSError):
+  except (artifact.Damaged, OSError):
     saved = None
   path, problem = layout.seed_result_path(workdir, seed), None
   if path.exists():

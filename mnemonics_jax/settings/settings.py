@@ -22,7 +22,7 @@ from mnemonics_jax import registry
 from mnemonics_jax.data.sources import SOURCES
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.package import NUMERICS
-from mnemonics_jax.runs import published
+from mnemonics_jax.runs import base_models
 from mnemonics_jax.settings.declare import (
   Complete,
   Declared,
@@ -167,8 +167,8 @@ class Recipe(Phase):
   base_model: str | None = setting(FILES, None,
     "Published model to start from instead of training the first phase, such as"
     " results/base_models/cifar100_resnet32_lucir. Its classes, network and kind of"
-    " head must be those of the run.", check=published.about,
-    canonical=lambda _, path: path and published.about(path)["weights_sha256"])
+    " head must be those of the run.", check=base_models.about,
+    canonical=lambda _, path: path and base_models.about(path)["weights_sha256"])
   learning_rate: float = setting(TRAINING, 0.1,
     "Initial or highest learning rate of SGD, see --curve.",
     above=0, to=_to_each("learning_rate", "base", "train"))

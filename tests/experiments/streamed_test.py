@@ -16,7 +16,7 @@ import pytest
 from support import compilations, imagenet, interrupted
 
 from mnemonics_jax.data.imagenet import all_wnids
-from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.runs import artifact
 
 ROOT = Path(__file__).parents[2]
 METHODS = {
@@ -104,7 +104,7 @@ def _kill(home, name, command):
     for path in interrupted.checkpoints(home / name)
     if path.name.startswith("phase_01_part_") and not path.suffix
   ]
-  tree, info = checkpoint.restore(parts[-1])
+  tree, info = artifact.restore(parts[-1])
   *_, epoch, step = [tree["running"][at] for at in sorted(tree["running"])]
   assert (info["stage"], epoch) == ("train", 0) and step > 0
   with _start(often, home) as process:

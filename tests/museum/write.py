@@ -28,7 +28,7 @@ from museum import made
 import numpy as np
 
 from mnemonics_jax import Learner, runs
-from mnemonics_jax.runs.publishing import publish
+from mnemonics_jax.runs.base_models import publish
 
 _SMOKE = ("--preset=smoke", "--phases=1", "--images_per_class=10", "--epochs=1")
 _PLAIN = ("--notensorboard",)

@@ -8,7 +8,7 @@ import pytest
 from support import damage, interrupted
 
 from mnemonics_jax.errors import UserError
-from mnemonics_jax.runs import Policy, checkpoint
+from mnemonics_jax.runs import Policy, artifact
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_trouble_with_reading_is_no_damage(workdir, monkeypatch):
   def fail(*_):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-  monkeypatch.setattr(checkpoint, "restore", fail)
+  monkeypatch.setattr(artifact, "restore", fail)
   with pytest.raises(UserError, match=r"cannot be read now .* nothing was"):
     interrupted.run(workdir)
   assert sorted(workdir.rglob("*")) == before

@@ -14,7 +14,7 @@ import pytest
 from support import interrupted
 
 from mnemonics_jax.errors import DiskError
-from mnemonics_jax.runs import Policy, checkpoint
+from mnemonics_jax.runs import Policy, artifact
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +68,7 @@ def test_too_little_room_for_a_checkpoint_is_one_sentence(
   small_disk, capfd, monkeypatch
 ):
   """And Orbax is not asked to try."""
-  monkeypatch.setattr(checkpoint, "_write_arrays", None)
+  monkeypatch.setattr(artifact, "_write_arrays", None)
   _run_out_of_room(small_disk, capfd)
 
 
@@ -80,7 +80,7 @@ def test_room_that_others_take_while_orbax_writes(
   small_disk, capfd, monkeypatch
 ):
   """Wherever its threads are when it runs out."""
-  monkeypatch.setattr(checkpoint, "_check_room", lambda *_: None)
+  monkeypatch.setattr(artifact, "_check_room", lambda *_: None)
   _run_out_of_room(small_disk, capfd)
 
 
@@ -93,7 +93,7 @@ def _run_out_of_room(small_disk, capfd):
     with pytest.raises(
       OSError, match=r"^\[Errno 28\] No space left on device$"
     ):
-      checkpoint.save(small_disk / "saved", tree)
+      artifact.save(small_disk / "saved", tree)
     assert not (small_disk / "saved").exists()
     ballast.unlink()
   assert capfd.readouterr() == ("", "")
@@ -103,17 +103,17 @@ _TOO_FEW = """
 import errno, os, pathlib, resource
 import numpy as np
 from mnemonics_jax.errors import remedy
-from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.runs import artifact
 # As many as a model has: some are still written when one has failed.
 tree = {str(i): np.full((40, 40), 1.0 * i) for i in range(30)}
-checkpoint.save(pathlib.Path("before"), tree)
+artifact.save(pathlib.Path("before"), tree)
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 used = {int(name) for name in os.listdir("/proc/self/fd")}
 free = [number for number in range(soft) if number not in used]
 for turn, more in enumerate([*range(3, 10)] * 2):
   resource.setrlimit(resource.RLIMIT_NOFILE, (free[more], hard))
   try:
-    checkpoint.save(pathlib.Path(f"{turn}"), tree)
+    artifact.save(pathlib.Path(f"{turn}"), tree)
     said = "saved"
   except OSError as error:
     said = remedy(error)
@@ -152,7 +152,7 @@ def test_a_failing_write_names_the_last_good_checkpoint(
     raise error
 
   with monkeypatch.context() as patch:
-    patch.setattr(checkpoint.ocp.Checkpointer, "save", fail)
+    patch.setattr("orbax.checkpoint.Checkpointer.save", fail)
     with pytest.raises(DiskError, match=re.escape(str(good[-1]))):
       interrupted.run(workdir)
   assert interrupted.checkpoints(workdir) == good

@@ -18,7 +18,7 @@ from mnemonics_jax import cpu_conv
 from mnemonics_jax.cpu_conv import calls
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.parallel import processes
-from mnemonics_jax.runs import checkpoint, environment
+from mnemonics_jax.runs import artifact, environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -235,7 +235,7 @@ def test_a_run_that_goes_on_with_others_says_so(use, tmp_path, capsys):
   made = sorted((workdir / "seed_0" / "checkpoints").glob("phase_*"))
   assert made
   for path in made:
-    assert checkpoint.restore(path)[1]["convolutions"] == "native-1"
+    assert artifact.restore(path)[1]["convolutions"] == "native-1"
 
   use("xla")
   assert not interrupted.run_until(workdir, 2, base_models=models)

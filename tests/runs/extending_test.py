@@ -12,7 +12,7 @@ from support import finished_run, tiny
 
 from mnemonics_jax import Learner, UserError, data, phase, report, runs
 from mnemonics_jax.progress import StepReport
-from mnemonics_jax.runs import checkpoint, extending, layout
+from mnemonics_jax.runs import artifact, extending, layout
 from mnemonics_jax.runs.journal import pack_state, unpack_state
 
 NEW = ("class 4", "class 5")
@@ -66,7 +66,7 @@ def test_old_phases_stay_and_new_ones_follow(home, longer):
 
 def saved(path, phase):
   name = f"seed_0/checkpoints/phase_{phase:02d}"
-  return checkpoint.restore(path / name)
+  return artifact.restore(path / name)
 
 
 def same(one, other):
@@ -186,7 +186,7 @@ def test_nothing_is_left_of_a_copy_that_failed(home, everything, monkeypatch):
   def full(*_):
     raise OSError(28, "No space left on device")
 
-  monkeypatch.setattr(checkpoint, "save", full)
+  monkeypatch.setattr(artifact, "save", full)
   with pytest.raises(UserError, match=r"cannot be written \(.*No space"):
     runs.extend(home / "run", everything, home / "full")
   assert not [path for path in home.iterdir() if path.name.startswith("full")]

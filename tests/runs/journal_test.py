@@ -11,7 +11,7 @@ from support import interrupted
 from mnemonics_jax import memory
 from mnemonics_jax.errors import UserError
 from mnemonics_jax.progress import Note, StepReport, ignore
-from mnemonics_jax.runs import Policy, Stopped, checkpoint, journal
+from mnemonics_jax.runs import Policy, Stopped, artifact, journal
 from mnemonics_jax.runs.journal import Clock, Saver
 from mnemonics_jax.runs.metrics_log import MetricsLog
 from mnemonics_jax.runs.signals import Stop
@@ -53,7 +53,7 @@ def test_a_large_memory_is_on_the_disk_after_a_phase(make, monkeypatch):
   after = saver.end_phase(before, [])
   assert after.memory == before.memory
   assert _mapped(after.memory.images) is None
-  monkeypatch.setattr(checkpoint, "_LARGE", 12)
+  monkeypatch.setattr(artifact, "_LARGE", 12)
   saver.end_phase(begin(phase=2), [])
   after = saver.end_phase(before._replace(phase=3), [])
   assert after.memory == before.memory and after.phase == 3
@@ -150,7 +150,7 @@ def test_a_run_keeps_parts_and_phases_by_its_policy(workdir):
 
 def test_records_of_phases_are_in_the_checkpoint(halfway, whole):
   results = json.loads(whole()["results"])
-  _, info = checkpoint.restore(halfway / "seed_0" / "checkpoints" / "phase_01")
+  _, info = artifact.restore(halfway / "seed_0" / "checkpoints" / "phase_01")
   assert info["records"] == results["runs"][0]["phases"][:2]
 
 

@@ -14,7 +14,7 @@ from mnemonics_jax.data import DataError
 from mnemonics_jax.data.images import Resident
 from mnemonics_jax.memory import Jpeg
 from mnemonics_jax.phase import sgd
-from mnemonics_jax.runs import Stopped, checkpoint
+from mnemonics_jax.runs import Stopped, artifact
 
 WHOLE_NETWORK = dataclasses.replace(tiny.RECIPE, scope="all")
 
@@ -92,7 +92,7 @@ def test_a_signal_saves_at_the_next_opportunity(
   assert "Run it again to continue" in str(stopped.value)
   assert threading.active_count() == 1
   (part,) = interrupted.checkpoints(tmp_path)
-  assert checkpoint.restore(part)[1]["stage"] == "train"
+  assert artifact.restore(part)[1]["stage"] == "train"
   interrupted.run(tmp_path, interrupted.NEVER, **changes)
   assert interrupted.files(tmp_path) == whole()
 
@@ -143,13 +143,13 @@ def test_drafts_of_a_killed_process_are_cleared(workdir):
 def test_a_part_that_does_not_fit_begins_the_phase_again(
   workdir, monkeypatch, capsys, found, told
 ):
-  restore = checkpoint.restore
+  restore = artifact.restore
 
   def elsewhere(*args):
     tree, info = restore(*args)
     return tree, info | found
 
-  monkeypatch.setattr(checkpoint, "restore", elsewhere)
+  monkeypatch.setattr(artifact, "restore", elsewhere)
   newest = interrupted.checkpoints(workdir)[-1]
   damage.flip_a_bit(newest)  # Damage on top does not matter.
   interrupted.run_until(workdir, 1)

@@ -17,7 +17,7 @@ from mnemonics_jax.errors import UserError
 from mnemonics_jax.methods import bic
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.progress import PhaseEnds, RunBegins, SeedBegins, StepReport
-from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.runs import artifact
 
 QUICK = dataclasses.replace(tiny.SCHEDULE, epochs=1, milestones=())
 
@@ -206,7 +206,7 @@ def test_divergence_stops_the_run_before_it_is_saved(
   assert re.search(r"The last good checkpoint is .*phase_0\d", message)
   assert message.endswith("; lower the learning rate of that stage.")
   for path in interrupted.checkpoints(tmp_path):
-    tree, _ = checkpoint.restore(path)
+    tree, _ = artifact.restore(path)
     for content in jax.tree.leaves(tree):
       assert np.isfinite(content).all(), path.name
 

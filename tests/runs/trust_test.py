@@ -20,7 +20,7 @@ from support import data_files, report_fixture
 
 from mnemonics_jax import data, report
 from mnemonics_jax.data import cifar100
-from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.runs import artifact
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,7 +102,7 @@ def exemplars_of_a_run(path, attack):
 def arrays_of_a_checkpoint(path, attack):
   """Every file of arrays is the attack, and the checksums say so, too."""
   saved = path / "checkpoint"
-  checkpoint.save(saved, {"a": np.arange(3.0)})
+  artifact.save(saved, {"a": np.arange(3.0)})
   manifest = json.loads((saved / "manifest.json").read_text())
   for name in manifest["files"]:
     if name.startswith("arrays"):
@@ -110,7 +110,7 @@ def arrays_of_a_checkpoint(path, attack):
       digest = hashlib.sha256((saved / name).read_bytes()).hexdigest()
       manifest["files"][name] = digest
   (saved / "manifest.json").write_text(json.dumps(manifest))
-  return lambda: checkpoint.restore(saved)
+  return lambda: artifact.restore(saved)
 
 
 @pytest.mark.parametrize(

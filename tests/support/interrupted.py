@@ -9,7 +9,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from support import tiny
 
 from mnemonics_jax import augment, methods, runs
 from mnemonics_jax.data import images
@@ -18,12 +17,13 @@ from mnemonics_jax.progress import Event, Note
 from mnemonics_jax.runs import (
   Policy,
   Stopped,
-  checkpoint,
+  artifact,
   layout,
   read_metrics,
   runner,
   signals,
 )
+from support import tiny
 
 SCHEDULE = Schedule(2, 0.05, (1,), batch_size=16)
 OPTIONS = dict(
@@ -161,7 +161,7 @@ def files(workdir: Path) -> dict[str, object]:
   for path in sorted(workdir.glob("seed_*/*.npz")):
     kept[f"{path.parent.name}/{path.name}"] = path.read_bytes()
   for path in sorted(workdir.glob("seed_*/checkpoints/phase_??")):
-    tree, _ = checkpoint.restore(path)
+    tree, _ = artifact.restore(path)
     kept[f"{path.parent.parent.name}/{path.name}"] = leaves(tree)
   return kept
 

@@ -28,7 +28,7 @@ from torture import schedules
 from torture.schedules import KINDS, Run, Schedule
 from torture.victim import Failed, Victim
 
-from mnemonics_jax.runs import checkpoint
+from mnemonics_jax.runs import artifact
 
 _ROOM = 64  # Megabytes of the file system that is filled.
 _NEAR = 0.2  # Accuracies of so few images, on another number of devices.
@@ -64,8 +64,8 @@ def left(workdir: Path) -> dict[str, object]:
   for path in sorted(workdir.glob("seed_*/checkpoints/phase_??")):
     name = str(path.relative_to(workdir))
     try:
-      found[name] = leaves(checkpoint.restore(path)[0])
-    except checkpoint.Damaged:
+      found[name] = leaves(artifact.restore(path)[0])
+    except artifact.Damaged:
       found[name] = None
   return found
 
