@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import errno
 import os
 from pathlib import Path
 import re
@@ -63,6 +64,17 @@ def write_text(path: Path, text: str) -> None:
   """Replaces what is in `path` by a text."""
   with replacing(path) as file:
     file.write(text.encode())
+
+
+def regular(path: Path) -> Path:
+  """Returns the path of a file; a pipe would block its reader for ever.
+
+  Raises:
+    OSError: if this is no file.
+  """
+  if not stat.S_ISREG(path.stat().st_mode):
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+  return path
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ import numpy as np
 
 from mnemonics_jax.data.dataset import Dataset
 from mnemonics_jax.data.share import Share
-from mnemonics_jax.files import make_private, user_cache
+from mnemonics_jax.files import make_private, regular, user_cache
 from mnemonics_jax.identity import digest
 
 _FORMAT = 2  # Part of every fingerprint: raise it when entries change.
@@ -96,14 +96,14 @@ def _fingerprint(files: Iterable[Path]) -> str:
 
 
 def _read(kind: type[T], entry: Path, fingerprint: str) -> T:
-  meta = json.loads((entry / "meta.json").read_text())
+  meta = json.loads(regular(entry / "meta.json").read_text())
   if meta["fingerprint"] != fingerprint:
     raise ValueError("the sources changed")
   if meta.pop("checksum") != digest([meta]):  # Mean, std, names: all of it.
     raise ValueError("damaged")
   arrays = {}
   for name, description in meta["arrays"].items():
-    array = np.load(entry / f"{name}.npy", allow_pickle=False)
+    array = np.load(regular(entry / f"{name}.npy"), allow_pickle=False)
     if _describe(array) != description:
       raise ValueError("damaged")
     arrays[name] = array

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from mnemonics_jax import files
 from mnemonics_jax.data import records
 from mnemonics_jax.data.cache import cached
 from mnemonics_jax.data.dataset import (
@@ -30,6 +31,7 @@ from mnemonics_jax.data.dataset import (
   Dataset,
   data_directory,
   first_line,
+  printable,
   verify,
 )
 from mnemonics_jax.data.share import Share
@@ -330,7 +332,7 @@ def read_tfds(
   Every process reads all records and decodes the images of its share.
   """
   try:
-    names = (path / "label.labels.txt").read_text().split()
+    names = files.regular(path / "label.labels.txt").read_text().split()
     stored = [
       (split, records.features(record))
       for split in PER_CLASS
@@ -366,7 +368,7 @@ def read_tfds(
     rows = [row for row, (split, _) in enumerate(stored) if split == name]
     rows.sort(key=ids.__getitem__)
     splits[name] = Split(images[rows], labels[rows])
-  return Cifar100(splits["train"], splits["test"], tuple(names))
+  return Cifar100(splits["train"], splits["test"], tuple(map(printable, names)))
 
 
 def _decode(encoded: bytes) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mnemonics_jax import files
 from mnemonics_jax.data.dataset import DataError
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -69,7 +70,7 @@ def shards(directory: Path, name: str, split: str) -> list[Path]:
 
 def read(path: Path) -> Iterator[bytes]:
   """Yields the records of a file; holds a few of them in memory."""
-  if ".tfrecord" in path.name:
+  if ".tfrecord" in files.regular(path).name:
     yield from _tfrecords(path)
     return
   file = reader(path)
@@ -85,7 +86,9 @@ def reader(path: Path, options: str = "") -> Any:
   """Opens an array_record file for reading at random."""
   from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
-  return array_record_module.ArrayRecordReader(str(path), options)
+  return array_record_module.ArrayRecordReader(
+    str(files.regular(path)), options
+  )
 
 
 def writer(path: Path, options: str = "group_size:1") -> Any:

@@ -28,7 +28,7 @@ import numpy as np
 
 from mnemonics_jax import files
 from mnemonics_jax.data import records, views
-from mnemonics_jax.data.dataset import DataError, first_line
+from mnemonics_jax.data.dataset import DataError, first_line, printable
 from mnemonics_jax.data.images import Draws, Pixels, Rows
 
 SPLITS = ("train", "validation")
@@ -136,13 +136,13 @@ def _journal(directory: Path) -> Path:
 
 
 def _journal_lines(directory: Path) -> Iterator[Shard]:
-  if not _journal(directory).exists():
+  if not _journal(directory).is_file():
     return
   with _journal(directory).open(encoding="utf-8", errors="replace") as file:
     for line in file:
       try:
         shard = Shard(**json.loads(line))
-      except (ValueError, TypeError):  # The line at which a power cut came.
+      except (ValueError, TypeError, RecursionError):  # A power cut came then.
         continue
       yield shard
 
@@ -233,27 +233,28 @@ def read_index(directory: Path) -> Index:
   if not path.exists():
     raise _unusable(directory, "its preparation was interrupted")
   try:
-    summary = json.loads(path.read_text(encoding="utf-8"))
+    summary = json.loads(files.regular(path).read_text(encoding="utf-8"))
     if summary["format"] != FORMAT:
       raise ValueError(f"format {summary['format']}")
     rows = {
       split: _read_rows(directory, split, summary["splits"][split])
       for split in SPLITS
     }
-    files = tuple(shard["file"] for shard in summary["shards"])
+    names = tuple(shard["file"] for shard in summary["shards"])
     sizes = [shard["size"] for shard in summary["shards"]]
     wnids = tuple(summary["wnids"])
-    names = summary["dataset"], bool(summary["reduced"])
-  except (ValueError, KeyError, TypeError, EOFError) as error:
-    raise _unusable(directory, f"its index is damaged ({error})") from error
-  for file, size in zip(files, sizes, strict=True):
+    about = summary["dataset"], bool(summary["reduced"])
+  except Exception as error:  # Damaged files raise exceptions of any kind.
+    reason = printable(first_line(error))
+    raise _unusable(directory, f"its index is damaged ({reason})") from error
+  for file, size in zip(names, sizes, strict=True):
     shard = directory / file
     found = shard.stat().st_size if shard.is_file() else None
     if found is None:
       raise _unusable(directory, f"{file} is missing")
     if found != size:
       raise _unusable(directory, f"{file} has {found:,} of {size:,} bytes")
-  return Index(directory, *names, wnids, files, rows)
+  return Index(directory, *about, wnids, names, rows)
 
 
 def _read_rows(directory, split, summary):

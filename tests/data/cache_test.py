@@ -107,16 +107,11 @@ DAMAGE = {
   "flipped pixel": lambda entry: flip_last_byte(entry / "train_images.npy"),
   "flipped label": lambda entry: flip_last_byte(entry / "test_labels.npy"),
   "truncated": lambda entry: os.truncate(entry / "train_images.npy", 300),
-  "emptied": lambda entry: os.truncate(entry / "test_images.npy", 0),
   "deleted": lambda entry: (entry / "train_labels.npy").unlink(),
   "no meta": lambda entry: (entry / "meta.json").unlink(),
   "half meta": lambda entry: os.truncate(entry / "meta.json", 40),
-  "other meta": lambda entry: (entry / "meta.json").write_text("[]"),
   "other dtype": lambda entry: np.save(
     entry / "train_labels.npy", np.zeros(4, np.int64)
-  ),
-  "pickle": lambda entry: np.save(
-    entry / "train_labels.npy", np.array([{}], object)
   ),
 }
 

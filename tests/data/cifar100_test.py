@@ -146,11 +146,6 @@ DAMAGE = {
     lambda d: (d / ARCHIVE).write_text("hello"),
     r"not a complete archive.*toronto",
   ),
-  "empty": (
-    "archive",
-    lambda d: os.truncate(d / ARCHIVE, 0),
-    r"not a complete archive.*toronto",
-  ),
   "cut archive": (
     "archive",
     lambda d: os.truncate(d / ARCHIVE, (d / ARCHIVE).stat().st_size // 2),
@@ -212,11 +207,6 @@ DAMAGE = {
   "cut array": (
     "array_record",
     lambda d: os.truncate(d / ARRAYS, (d / ARRAYS).stat().st_size - 1000),
-    r"here are damaged",
-  ),
-  "empty array": (
-    "array_record",
-    lambda d: os.truncate(d / ARRAYS, 0),
     r"here are damaged",
   ),
   "no labels": (
@@ -452,6 +442,9 @@ def test_prepared_directory_is_read_by_tfds(prepared, expected):
     "cifar100", split="train", data_dir=prepared, download=False
   )
   assert len(source) == 200
+  features = source.dataset_info.features
+  assert features["image"].shape == (32, 32, 3)
+  assert features["coarse_label"].num_classes == 20
   example = next(e for e in source if e["id"] == b"train_00007")
   np.testing.assert_array_equal(example["image"], expected["train_images"][7])
   assert example["label"] == expected["train_labels"][7]

@@ -58,6 +58,18 @@ def test_class_without_images(digits):
     data.verify(broken(digits, class_names=names))
 
 
+def test_one_image_of_one_class_may_be_enough(digits):
+  one = dict(class_names=("0",))
+  for split in ("train", "test"):
+    rows = np.flatnonzero(getattr(digits, f"{split}_labels") == 0)[:1]
+    for kind in ("images", "labels"):
+      name = f"{split}_{kind}"
+      one[name] = getattr(digits, name)[rows]
+  assert (
+    len(data.verify(broken(digits, **one), least_classes=1).test_labels) == 1
+  )
+
+
 NAN = np.full((355, 8, 8, 3), np.nan)
 BROKEN = {
   "float": ({"test_images": NAN}, "float64, pixels must be uint8"),

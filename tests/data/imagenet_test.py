@@ -84,6 +84,9 @@ def test_labels_follow_the_sorted_classes(prepared_imagenet):
   assert loaded.train_labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
   assert loaded.test_labels.tolist() == [0, 0, 1, 1, 2, 2]
   assert loaded.image_shape == (16, 16, 3)
+  # As papers and torchvision have them.
+  assert loaded.mean == (0.485, 0.456, 0.406)
+  assert loaded.std == (0.229, 0.224, 0.225)
   assert data.stream(loaded, phases=2).class_sizes == (4, 4, 4)
 
 
