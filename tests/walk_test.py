@@ -40,8 +40,8 @@ def walks(tmp_path_factory):
   [
     ("train_model", 12, 9),
     ("finetune", 12, 9),
-    ("choose", 12, 8),
-    ("hypergradient", 19, 12),
+    ("choose", 17, 9),
+    ("hypergradient", 17, 11),
   ],
 )
 def test_few_frames_lead_to_the_network(walks, function, frames, files):

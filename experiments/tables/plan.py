@@ -190,7 +190,7 @@ def _cells(seeds, phases, rows):
 def from_flags(values: FlagValues) -> Plan:
   """What the flags ask for, or a `UserError`."""
   if values.plan is not None:
-    return _study(values, Path(values.plan).expanduser())
+    return _study(values, flags.path(values.plan))
   if values.table is not None:
     return _paper(values)
   raise UserError("table", "`table` is missing", "write `table=1`, 2, s1 or s2")
