@@ -95,6 +95,9 @@ SPECIFIC: dict[str, dict[str, list[str]]] = {
     "dataset": ["folder"],
     "rows": ["best", "herding,best"],
     "plan": ["none.yaml", "."],
+    "memory": ["per_class:1000", "total:99999999"],
+    "phases": ["99", "two", "5,5"],
+    "seeds": ["1,1"],
     "root": ["a_file", "a_file/below"],
   },
 }  # fmt: skip
