@@ -84,6 +84,16 @@ def test_one_phase_is_a_point(made):
   assert drawing.finding == "There is one phase, and no old class."
 
 
+def test_the_ends_of_a_curve_tell_whether_it_rises(made):
+  run = made()
+  for estimate, mean in zip(
+    run.results["summary"]["head"]["per_phase"], (0.5, 0.4, 0.6), strict=True
+  ):
+    estimate["mean"] = mean
+  (drawing,) = lines.phase_curve(run)
+  assert "head rises from 50.0\u00a0% to 60.0\u00a0%" in drawing.finding
+
+
 def test_both_readouts_with_the_upper_bound_dashed(made):
   runs = [
     made("a"),
@@ -125,6 +135,8 @@ def test_a_dozen_curves_look_different(made):
     for line in drawn.values()
   }
   assert len(looks) == 12
+  # Each has a line of the legend, below the axes.
+  assert drawing.figure.get_figheight() == pytest.approx(3.8 + 12 * 0.21)
   assert "#000000" not in {color for color, *_ in looks}
 
 
@@ -199,6 +211,9 @@ def test_stages_and_phases_are_laid_end_to_end(trained):
     (0, "a stage ", 0): 4,
     (1, "train", 0): 5,
   }
+  # Numbers of phases stand in the middle of 1 to 4, and of 5.
+  numbers = drawing.figure.axes[0].texts
+  assert [number.get_position()[0] for number in numbers] == [2.5, 5]
 
 
 def test_of_an_epoch_that_was_repeated_the_last_counts(trained):
@@ -270,6 +285,13 @@ def test_an_adjustment_of_three_parts_is_drawn_in_three(learned):
   assert parts == {0, 1, 2}
 
 
+def test_of_many_phases_some_are_named(made):
+  run = made(groups=[1] * 12, seeds=(0,), size=2, learned=True)
+  (drawing,) = lines.exemplar_distances(run)
+  (legend,) = drawing.figure.legends
+  assert words(legend) == [f"phase {phase}" for phase in range(0, 12, 2)]
+
+
 def test_without_distances_nothing_is_drawn(tmp_path):
   path = report_fixture.write(tmp_path / "run", seeds=(0,))
   results = json.loads((path / "results.json").read_text())
@@ -291,6 +313,8 @@ def test_runs_stand_side_by_side(learned):
   (drawing,) = lines.comparison_distances(learned)
   titles = [axes.get_title() for axes in drawing.figure.axes]
   assert titles == ["short", "long", "", ""]
+  beside = [axes.get_ylabel() for axes in drawing.figure.axes]
+  assert beside == ["cosine distance", "", "Euclidean distance", ""]
   top = drawing.figure.axes[1]
   # A faint and a smoothed line for each of five phases.
   assert len(top.lines) == 2 * 5

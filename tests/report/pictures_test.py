@@ -68,6 +68,17 @@ def test_the_memory_is_that_of_the_first_seed_by_class(tmp_path):
       np.testing.assert_array_equal(entry.images, images)
 
 
+def test_every_class_of_the_memory_stands_below_its_name(run):
+  (drawing,) = pictures.memory_sheet(run)
+  (axes,) = drawing.figure.axes
+  sheet = np.asarray(axes.images[0].get_array())
+  for entry, text in zip(pictures.memory_images(run), axes.texts, strict=True):
+    x, y = text.get_position()
+    found = sheet[y + 5 :, x:][:32:4, :32:4]
+    np.testing.assert_array_equal(found[..., :3], entry.images[0])
+    assert text.get_text().endswith(f"(phase {entry.phase})")
+
+
 def test_of_many_classes_some_are_shown(tmp_path):
   options = dict(groups=(100, 60), seeds=(0,), size=2)
   run = load_run(report_fixture.write(tmp_path / "run", **options))
@@ -130,6 +141,10 @@ def test_sheets_show_before_after_and_the_change(run):
     y, x = opaque[0], opaque[1] + place * 34
     shown = pixels[y : y + 32 : 4, x : x + 32 : 4, :3]
     np.testing.assert_array_equal(shown, images[0])
+  # Words stand over the middle of each third, names beside their row.
+  over = [text.get_position()[0] - opaque[1] for text in axes.texts[1:4]]
+  assert over == [16, 34 + 16, 68 + 16]
+  assert axes.texts[-3].get_position() == (0, opaque[0] + 16)
   # 2 levels in a quarter of one of three channels.
   assert drawing.rows[0] == [*(0, report_fixture.SCRIPT_NAME, 0, 2 / 12, 2, 50)]
 
@@ -163,6 +178,7 @@ def test_accuracy_is_the_mean_over_seeds_below_the_diagonal(run):
   (axes, _) = head.figure.axes  # And the bar that explains its colours.
   shown = axes.images[0].get_array()
   assert np.isnan(np.ma.filled(shown, np.nan)[0, 1])
+  assert (axes.images[0].norm.vmin, axes.images[0].norm.vmax) == (60, 100)
   assert [t.get_text() for t in axes.texts if t.get_text()] == [
     *("89.0", "78.0", "79.0", "67.0", "68.0", "69.0")
   ]
@@ -180,6 +196,9 @@ def test_confusions_are_counted_over_all_seeds(run):
   # Shares of 40 images are drawn, and written where there are any.
   (axes, _) = head.figure.axes
   np.testing.assert_allclose(axes.images[0].get_array(), 2.5 * counts)
+  # Phases end after three and after four classes.
+  across = [list(line.get_ydata()) for line in axes.lines[::2]]
+  assert across == [[2.5, 2.5], [3.5, 3.5]]
   words = [text.get_text() for text in axes.texts]
   assert words.count("72") + words.count("28") == 10
   assert words.count("") == 15
