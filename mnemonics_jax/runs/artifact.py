@@ -297,11 +297,7 @@ def _checksum(file):
 def flatten(
   tree: Mapping[str, Any], above: str = "", separator: str = "."
 ) -> Iterator[tuple[str, np.ndarray]]:
-  """Arrays of nested dicts, by names with separators.
-
-  >>> dict(flatten({"a": {"b": 1}}))
-  {'a.b': array(1)}
-  """
+  """Arrays of nested dicts, by names with separators."""
   for name, part in tree.items():
     if isinstance(part, Mapping):
       yield from flatten(part, f"{above}{name}{separator}", separator)
@@ -510,11 +506,6 @@ def other_threads() -> Iterator[None]:
 
   Orbax writes with threads. What goes wrong in one is logged, warned of and printed
   in several places, before the caller gets it as an exception.
-
-  >>> with other_threads():
-  ...   thread = threading.Thread(target=lambda: 1 / 0)
-  ...   thread.start()
-  ...   thread.join()  # It has not said anything.
   """
   hooks = [(sys, "excepthook"), (sys, "unraisablehook")]
   hooks.append((threading, "excepthook"))

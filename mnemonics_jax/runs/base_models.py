@@ -147,16 +147,10 @@ _ABOUT = {
 
 
 class BaseModel(NamedTuple):
-  """A published model.
-
-  Attributes:
-    path: where it is.
-    about: the object of base_model.json.
-    variables: its arrays, nested dicts.
-  """
+  """A published model."""
 
   path: Path
-  about: dict[str, Any]
+  about: dict[str, Any]  # The object of base_model.json.
   variables: "Variables"
 
 
@@ -261,7 +255,7 @@ def begin_with(
   """`train_model`, but phase 0 takes a published model.
 
   Args:
-    model: the model.
+    model: taken if it knows these classes.
     class_names: of phase 0, in the order in which they are learned.
   """
   from mnemonics_jax.phase.train import train_model
@@ -330,10 +324,6 @@ def publish(
   base_model: str | Path, run: str | Path, to: str | Path
 ) -> dict[str, Any]:
   """Writes a base model that a run began with to a new directory.
-
-  >>> publish("no_model", "finished_run", "published")
-  Traceback (most recent call last):
-  mnemonics_jax.errors.UserError: there is no base model no_model; name one below the directory of `base_models`.
 
   Args:
     base_model: one in the directory that the run had as `base_models`.

@@ -70,10 +70,6 @@ def claimed(
 def run_name(config: Mapping[str, Any]) -> str:
   """A name for whatever makes the same numbers.
 
-  >>> data, more = {"settings": {"epochs": 2}}, {"settings": {"epochs": 3}}
-  >>> run_name(data) == run_name(data | {"command": "again"}) != run_name(more)
-  True
-
   Args:
     config: with the fields of config.json.
   """
@@ -204,16 +200,7 @@ def _is_draft_of(path, other):
 
 
 class BusyError(UserError):
-  """Another process works in the directory.
-
-  >>> with locked(Path("finished_run")):
-  ...   try:
-  ...     with locked(Path("finished_run")):  # As another process would.
-  ...       pass
-  ...   except BusyError as error:
-  ...     print(error.fix)
-  wait for it or choose another one
-  """
+  """Another process works in the directory."""
 
 
 @contextlib.contextmanager

@@ -43,11 +43,6 @@ def extend(
 ) -> dict[str, Any]:
   """Learns the classes that a run does not know; the same call continues.
 
-  >>> from mnemonics_jax import data
-  >>> extend("no_run", data.load("digits"), "longer")
-  Traceback (most recent call last):
-  mnemonics_jax.runs.layout.WorkdirError: There is no directory no_run; name the work directory of a finished run.
-
   Args:
     source: work directory of a finished run, which stays as it is.
     dataset: images of new classes; of known ones, the test images are used.

@@ -46,9 +46,6 @@ _PARTS = 2
 class Policy:
   """When to save and what to keep.
 
-  >>> Policy(every=60.0)  # Once a minute; what a phase ends with stays.
-  Policy(every=60.0, keep=None, patience=None)
-
   Attributes:
     every: seconds between checkpoints within a phase.
     keep: how many checkpoints of phases to keep, None for all.
@@ -93,9 +90,6 @@ class Saver(Journal):
     run: name of the run, which its checkpoints hold; see `claim.run_name`.
 
   Attributes:
-    seed: see above.
-    workdir: see above.
-    log: see above.
     directory: where its checkpoints are.
     clock: durations of the running phase; wants to hear its reports.
   """
@@ -435,12 +429,7 @@ def _unpack_memory(empty, kept):
 
 
 def on_disk(state, large):
-  """The state with a memory that is where its checkpoint is, if it is large.
-
-  Args:
-    state: what was saved.
-    large: arrays of the checkpoint, see `artifact.large`.
-  """
+  """The saved state, with `artifact.large` arrays in place of those in memory."""
   packed = pack_memory(state.memory)
   found = {name: large.get(f"memory.{name}", x) for name, x in packed.items()}
   return state._replace(memory=_unpack_memory(state.memory, found))

@@ -66,10 +66,6 @@ def mismatch(value: Any, shape: Any, where: str = "") -> str:
     value: as `json.loads` returns it.
     shape: what it should look like.
     where: the place of `value` in a larger one, such as `runs[0].seed`.
-
-  Example:
-    >>> mismatch({"seed": 0, "runs": [1, "2"]}, {"seed": int, "runs": [int]})
-    'runs[1] has a wrong type'
   """
   return next(_mismatches(value, shape, where), "")
 
@@ -219,21 +215,11 @@ PHASE_ARRAYS = {
 
 
 class WorkdirError(UserError):
-  """A work directory that cannot be used; the field is the file's name.
-
-  >>> write_results("finished_run", {"title": "digits"})
-  >>> read_results("finished_run")
-  Traceback (most recent call last):
-  mnemonics_jax.runs.layout.DamagedFile: finished_run/results.json is damaged (lacks dataset); remove it and repeat the command of the run, which writes it again.
-  """
+  """A work directory that cannot be used; the field is the file's name."""
 
 
 class DamagedFile(WorkdirError):
-  """A file of a work directory that is not what a run has written.
-
-  >>> str(damaged(Path("out/results.json"), "it is empty"))
-  'out/results.json is damaged (it is empty); remove it and repeat the command of the run, which writes it again.'
-  """
+  """A file of a work directory that is not what a run has written."""
 
 
 # Where files are.

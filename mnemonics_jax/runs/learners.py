@@ -234,12 +234,7 @@ def _read(path, place=None):
 
 
 def run_config(path: Path, network: Any = None) -> Config:
-  """The configuration of the run in a work directory.
-
-  Args:
-    path: the work directory.
-    network: of the caller, if it is not one of this package.
-  """
+  """The configuration of a run; `network` replaces one of the caller's own."""
   config = layout.read_config(path)
   description = config.get("config")
   if description is None or "class_names" not in config:
@@ -315,13 +310,6 @@ def _choice(path, seed, phase):
 
 def export(learner: Learner, known: Known, path: str | Path) -> None:
   """Writes what is known to a new directory.
-
-  >>> learner, known = Learner.load("saved_learner")
-  >>> export(learner, known, "exported")
-  >>> sorted(path.name for path in Path("exported").iterdir())
-  ['labels.csv', 'model.json', 'model.safetensors', 'train']
-  >>> Learner.load("exported")[1].names
-  ('cat', 'dog', 'fox')
 
   Args:
     learner: with whose settings it was learned.

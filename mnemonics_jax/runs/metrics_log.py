@@ -137,10 +137,6 @@ def read_metrics(
 ) -> list[dict[str, Any]]:
   """All complete records of a work directory, oldest first.
 
-  >>> first, second, *_ = read_metrics("finished_run")
-  >>> first["kind"], first["stage"], first["loss"], second["loss"]
-  ('epoch', 'train', 2.0, 1.0)
-
   Args:
     workdir: where they are.
     problems: gets a sentence for every line that is left out, for it is not what

@@ -125,12 +125,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def results(
   header: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-  """The object of results.json.
-
-  Args:
-    header: what was known before anything was measured.
-    runs: the records of the seeds.
-  """
+  """The object of results.json, from its header and the records of the seeds."""
   return {
     **header,
     "seeds": [run["seed"] for run in runs],
@@ -176,12 +171,6 @@ def unfinished(
 @dataclasses.dataclass(frozen=True)
 class Run:
   """A finished run; `load_run` makes one from a work directory.
-
-  >>> run = load_run("finished_run")
-  >>> run.results["seeds"], run.durations
-  ([0, 1], [7.5, 7.5])
-  >>> run.arrays(seed=0, phase=2, prefix="memory")["memory/counts"].tolist()
-  [4, 4, 4, 4, 4]
 
   Attributes:
     path: the work directory.
@@ -252,13 +241,6 @@ class Run:
 
 def load_run(workdir: AnyPath, *, unfinished: bool = False) -> Run:
   """Reads and checks the work directory of a run.
-
-  >>> results = load_run("finished_run").results
-  >>> results["title"], results["classes_per_phase"]
-  ('digits · lucir · herding · per_class:4', [3, 1, 1])
-  >>> load_run("no_run")
-  Traceback (most recent call last):
-  mnemonics_jax.runs.layout.WorkdirError: There is no directory no_run; name the work directory of a finished run.
 
   Args:
     workdir: where it is.
