@@ -26,7 +26,6 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
-from absl import flags
 import jaxtyping
 import pytest
 import support
@@ -35,9 +34,6 @@ import support
 jaxtyping.install_import_hook(
   ["mnemonics_jax", "experiments"], f"{support.__name__}.check"
 )
-
-# Experiments read absl flags, which nobody parses under pytest.
-flags.FLAGS.mark_as_parsed()
 
 # Files that take longest, of tests that are not slow.
 _LONG = (

@@ -77,22 +77,13 @@ def test_so_are_its_baselines(change):
   "change, told",
   [
     (dict(epochs=159), ["epochs 159 (paper: 160)"]),
-    (dict(net="resnet8"), ["net resnet8 (paper: resnet32)"]),
     (dict(recipe="tuned"), ["recipe tuned (paper: paper)"]),
     (dict(meta_epochs=1), ["meta_epochs 1"]),
-    (dict(max_change=2), ["max_change 2"]),
-    (dict(finetune="head"), ["finetune head (paper: all)"]),
-    (dict(transfer="out"), ["transfer out (paper: in_out)"]),
-    (dict(dtype="bfloat16"), ["dtype bfloat16 (paper: float32)"]),
     (dict(less_forget=4.0), ["less_forget 4.0 (paper: 5.0)"]),
     (dict(memory="per_class:5"), ["memory per_class:5 (paper: per_class:20)"]),
-    (dict(order_seed=1), ["order_seed 1 (paper: 1993)"]),
     (dict(reference_code=False), ["reference_code False (paper: True)"]),
-    (dict(validate_on="all"), ["validate_on all"]),
-    (dict(adjust_parts=3), ["adjust_parts 3 (paper: 2)"]),
     (dict(base_classes=40), ["base_classes 40"]),
     (dict(phases=7), ["phases 7 (paper: 5, 10, 25)"]),
-    (dict(images_per_class=50), ["images_per_class 50"]),
     (
       dict(method="lwf", distill=False), ["distill False (paper: True)"],
     ),
@@ -111,6 +102,7 @@ def test_so_are_its_baselines(change):
   ],
 )  # fmt: skip
 def test_a_departure_is_told_in_words(change, told):
+  """Which settings are compared, the next test says."""
   assert departures(dataclasses.replace(PAPER, **change)) == told
 
 

@@ -1,4 +1,4 @@
-"""Commands that take a trained RUN: export, extend, publish; and their mistakes."""
+"""Commands that take a trained RUN: export, extend, publish, report; mistakes of all."""
 
 import importlib
 import json
@@ -7,7 +7,13 @@ import os
 import numpy as np
 from PIL import Image
 import pytest
-from support import command, finished_run, saved_learner, tiny
+from support import (
+  command,
+  finished_run,
+  report_fixture,
+  saved_learner,
+  tiny,
+)
 from support.command import Accepted, assert_refused
 
 from mnemonics_jax import (
@@ -20,6 +26,7 @@ from mnemonics_jax import (
   runs,
 )
 from mnemonics_jax.progress import ignore
+from mnemonics_jax.report import page
 from mnemonics_jax.runs import claim
 from mnemonics_jax.settings import Settings
 
@@ -122,6 +129,13 @@ MISTAKES = {
   "export run --to=": ["--to is empty"],
   "publish": ["MODEL, RUN and DIR are needed"],
   "publish no_model no_run x": ["there is no base model"],
+  "report": ["name the work directory"],
+  "report nothing": ["There is no directory nothing"],
+  "report run --output=page.txt": ["--output=", "neither a directory nor a page"],
+  "report run --output=nowhere": ["--output=", "neither a directory nor a page"],
+  "report run --output=run/config.json/page.html": [
+    "--output=", "is not a directory"
+  ],
   "extend": ["RUN is missing", "--data=DIR"],
   "extend nowhere": ["There is no directory nowhere"],
   "extend run": ["--data is missing"],
@@ -182,7 +196,7 @@ def test_mistakes(home, line):
   assert_refused(call(home, line), *MISTAKES[line])
 
 
-# Export and publish.
+# Export, publish and report.
 
 
 def test_an_export_is_asked_and_learned_from_again(home):
@@ -221,6 +235,22 @@ def test_a_model_is_published_and_begun_with(tmp_path):
   there = name("moved")
   (tmp_path / "moved").rename(tmp_path / "again")
   assert there == name("again") and len(there["base_model"]) == 64
+
+
+@pytest.mark.parametrize(
+  "line, written",
+  {
+    "report shown": "shown/report.html",
+    "report shown --output=page.html": "page.html",
+    "report shown --output=shown": "shown/report.html",
+  }.items(),
+)
+def test_a_page_is_where_it_was_asked_for(tmp_path, monkeypatch, line, written):
+  monkeypatch.setattr(page, "DRAWERS", ())  # They take seconds.
+  report_fixture.write(tmp_path / "shown", groups=(1, 1), seeds=(0,))
+  outcome = call(tmp_path, line)
+  assert (outcome.code, outcome.out.strip()) == (0, written)
+  assert written in outcome.files
 
 
 # Extend.
