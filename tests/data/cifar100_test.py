@@ -125,15 +125,8 @@ def test_real_cifar100(tmp_path, monkeypatch):
 # Broken files: one sentence that names the directory and the fix.
 
 
-def scribble(path, start, length=9):
-  with path.open("r+b") as file:
-    file.seek(start)
-    file.write(b"\xff" * length)
-
-
 ARCHIVE = "cifar-100-python.tar.gz"
 RECORDS = "cifar100-test.tfrecord-00000-of-00001"
-ARRAYS = "cifar100-test.array_record-00000-of-00001"
 TRAIN = "cifar100-train.tfrecord-0000{}-of-0000{}"
 DAMAGE = {
   "nothing": (
@@ -141,19 +134,9 @@ DAMAGE = {
     lambda d: (d / ARCHIVE).unlink(),
     r"has no CIFAR-100.*`download`",
   ),
-  "text": (
-    "archive",
-    lambda d: (d / ARCHIVE).write_text("hello"),
-    r"not a complete archive.*toronto",
-  ),
   "cut archive": (
     "archive",
     lambda d: os.truncate(d / ARCHIVE, (d / ARCHIVE).stat().st_size // 2),
-    r"not a complete archive.*toronto",
-  ),
-  "scribbled archive": (
-    "archive",
-    lambda d: scribble(d / ARCHIVE, 400_000, 1 << 17),
     r"not a complete archive.*toronto",
   ),
   "other file": (
@@ -193,26 +176,6 @@ DAMAGE = {
     "tfrecord",
     lambda d: os.truncate(d / RECORDS, (d / RECORDS).stat().st_size - 1000),
     r"damaged .*truncated.*make it again",
-  ),
-  "scribbled image": (
-    "tfrecord",
-    lambda d: scribble(d / RECORDS, 1000),
-    r"damaged .*make it again",
-  ),
-  "flipped array": (
-    "array_record",
-    lambda d: scribble(d / ARRAYS, 1000, 1),
-    r"here are damaged",
-  ),
-  "cut array": (
-    "array_record",
-    lambda d: os.truncate(d / ARRAYS, (d / ARRAYS).stat().st_size - 1000),
-    r"here are damaged",
-  ),
-  "no labels": (
-    "tfrecord",
-    lambda d: (d / "label.labels.txt").unlink(),
-    r"damaged .*label\.labels\.txt.*make it again",
   ),
   "99 labels": (
     "tfrecord",

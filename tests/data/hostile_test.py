@@ -1,7 +1,7 @@
-"""The contract of every reader: no file makes it run code, hang, or say pages.
+"""The contract of every reader: damage is noticed; no file makes it run code or hang.
 
-Each file of each form of data is replaced by each hostile value. A reader then says
-one sentence, or has the right data from elsewhere.
+Each file of each form of data is replaced by each damaged or hostile value. A reader
+then says one sentence with the fix, or has the right data from elsewhere.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import io
 import os
 from pathlib import Path
 import pickle
+import re
 import shutil
 import signal
 import struct
@@ -44,7 +45,16 @@ def record_of(length: int) -> bytes:
   return stated + struct.pack("<I", masked_crc32c(stated)) + bytes(99)
 
 
-HOSTILE: dict[str, bytes | Callable[[Path], None]] = {
+def flip_a_bit(path: Path, content: bytes) -> None:
+  changed = bytearray(content)
+  changed[len(content) // 2] ^= 1
+  path.write_bytes(changed)
+
+
+HOSTILE: dict[str, bytes | Callable[[Path, bytes], object]] = {
+  "half of it": lambda path, old: path.write_bytes(old[: len(old) // 2]),
+  "a flipped bit": flip_a_bit,
+  "nowhere": lambda path, old: None,
   "a pickle": pickle.dumps(_Call()),
   "an array of pickles": pickled_array(),
   "nothing": b"",
@@ -54,9 +64,9 @@ HOSTILE: dict[str, bytes | Callable[[Path], None]] = {
   "noise": np.random.default_rng(0).bytes(1 << 14),
   "control characters": b"\x1b[2J\r\n" * 99,
   "a record of 4 EB": record_of(2**62),
-  "a pipe": os.mkfifo,
-  "a directory": Path.mkdir,
-  "a link to itself": lambda path: path.symlink_to(path),
+  "a pipe": lambda path, old: os.mkfifo(path),
+  "a directory": lambda path, old: path.mkdir(),
+  "a link to itself": lambda path, old: path.symlink_to(path),
 }
 
 
@@ -114,16 +124,30 @@ FILES = [
   ("photographs", "imagenet/train-00000-*"),
   ("cache", "*/meta.json"),
   ("cache", "*/train_images.npy"),
+  ("cache", "*/test_labels.npy"),
   ("preparation", "imagenet/index.json"),
   ("preparation", "imagenet/shards.jsonl"),
   ("preparation", "imagenet/train-00000-*"),
 ]
 REPAIRED = "cache", "preparation"
+FIXES = {
+  "official": "new copy|complete copy|holds? one of",
+  "archive": "new copy|complete copy|hold one of",
+  "tfrecord": "make it again|copy the missing|repair or replace",
+  "array_record": "make it again|hold one of",
+  "folder": "repair or remove",
+  "photographs": "repeat `python -m mnemonics_jax.data.prepare`",
+  "preparation": "",
+}
+# One bit of these may change without notice: no checksum covers them.
+UNGUARDED = "label.labels.txt", "imagenet/index.json"
 
 
-def replace(path: Path, value: bytes | Callable[[Path], None]) -> None:
+def replace(path: Path, value: str) -> None:
+  """Puts a hostile value into the place of a file."""
+  made, content = HOSTILE[value], path.read_bytes()
   path.unlink()
-  path.write_bytes(value) if isinstance(value, bytes) else value(path)
+  path.write_bytes(made) if isinstance(made, bytes) else made(path, content)
 
 
 def hangs(*_):
@@ -135,10 +159,12 @@ def hangs(*_):
 def test_a_hostile_file_is_refused_or_repaired(
   tmp_path, forms, monkeypatch, form, name, value
 ):
+  if value == "a flipped bit" and name in UNGUARDED:
+    pytest.skip("no checksum covers this file")
   original, read = forms[form]
   here = shutil.copytree(original, tmp_path / "here")
   (path,) = here.glob(name)
-  replace(path, HOSTILE[value])
+  replace(path, value)
   monkeypatch.chdir(tmp_path)
   before = signal.signal(signal.SIGALRM, hangs)
   signal.alarm(_SECONDS)
@@ -148,9 +174,11 @@ def test_a_hostile_file_is_refused_or_repaired(
     said = str(error)
     assert form == "preparation" or form not in REPAIRED, said
     assert len(said) < 2000 and said.replace("\n", "").isprintable()
+    assert re.search(FIXES[form], said), said
   else:
-    # A directory among images is a directory of more images.
-    assert form in REPAIRED or (form, value) == ("folder", "a directory")
+    # Without one image, a folder is another folder.
+    gone = form == "folder" and value in ("a directory", "nowhere")
+    assert form in REPAIRED or gone
     assert found.train_labels.size and np.ptp(found.train_labels) > 0
   finally:
     signal.alarm(0)
