@@ -49,8 +49,9 @@ DECIDED = {
   "base_models": "cells share them below --root; use --root",
 }
 
-# What a file may say. `stages` are a name in `_stages`, `paper` is a row of
-# `paper_tables.yaml`; `rows` may be another file's.
+# What a study may say. In a table of the paper a row also names its row in
+# `paper_tables.yaml`; with `stages: baseline` it has the stages of a baseline, otherwise
+# those of mnemonics. `rows` may be those of another table.
 _ROW = {"settings": {}, "label": Maybe(str), "minus": Maybe([str])}
 _STUDY = {
   **dict.fromkeys(("title", "question", "decision", "dataset", "preset"), str),
@@ -273,7 +274,7 @@ def _paper_row(name, about, table, preset, memory) -> Row:
   kept = {"memory": memory} if memory else {}
   fixed = {**table.get("settings", {}), **about["settings"]}
   defaults = dict(kept)
-  if about.get("stages", table.get("stages")) == "baseline":
+  if about.get("stages") == "baseline":
     fixed |= presets.BASELINE
     cell = fixed
   else:
