@@ -31,7 +31,7 @@ class Break(NamedTuple):
 
 _LIBRARY = PHASE | {
   "protocol.py": (
-    ("protocol_test.py", "protocol_properties_test.py"),
+    ("protocol_test.py",),
     [
       ("RandomState(seed).shuffle(order)", "RandomState(1993).shuffle(order)"),
       ("num_classes // 2 if base_classes", "num_classes // 3 if base_classes"),
