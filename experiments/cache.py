@@ -1,9 +1,9 @@
-"""What is kept to make the next start faster: where it is, how large it is.
+"""Lists the caches that make the next start faster, and removes them.
 
-  python -m experiments.cache            lists it
-  python -m experiments.cache --clear    removes it; it is made again when needed
+  python -m experiments.cache            lists them with their sizes
+  python -m experiments.cache --clear    removes them; they are made again when needed
 
-Decoded images and compiled programs, in ~/.cache/mnemonics_jax or
+They hold decoded images and compiled programs, in ~/.cache/mnemonics_jax or
 $XDG_CACHE_HOME/mnemonics_jax. Runs and their results are not here.
 """
 
@@ -17,7 +17,7 @@ from mnemonics_jax import files
 from mnemonics_jax.errors import UserError
 
 FLAGS = FlagValues()
-DEFINE_bool("clear", False, "Remove it.", flag_values=FLAGS)
+DEFINE_bool("clear", False, "Remove the caches.", flag_values=FLAGS)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How a command begins and ends: a user's mistake is one sentence, not a trace."""
+"""How a command begins and ends: a mistake of the user is one sentence, no trace."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
@@ -30,19 +30,19 @@ def session(
   presets_of: str | None = None,
   instead: Mapping[str, str] | None = None,
 ) -> Iterator[list[str]]:
-  """A command: parses its flags, and ends it with a sentence and an exit code.
+  """Parses the flags of a command, and ends it with a sentence and an exit code.
 
   Args:
     doc: what the command says of itself.
     flags: of the command; they get what the command line says.
     arguments: whether the command takes arguments that are not flags. It gets them.
     presets_of: the data set whose presets `--help` shows.
-    instead: what to do instead, by flags of others that this command lacks.
+    instead: what to do instead of giving a flag that only other commands have.
   """
   _open_closed_streams()
   with contextlib.suppress(OSError, ValueError):  # Where stderr is no file.
     faulthandler.enable()
-  # They tell what they found and where they write; nobody asked.
+  # These libraries log what they find and where they write.
   for library in ("absl", "jax", "matplotlib", "openTSNE"):
     logging.getLogger(library).setLevel(logging.WARNING)
   with _terminable():
@@ -71,12 +71,15 @@ def session(
 
 
 class _Terminated(KeyboardInterrupt):
-  """Ctrl-C, from a program."""
+  """SIGTERM, which other programs send."""
 
 
 @contextlib.contextmanager
 def _terminable():
-  """Ends what runs at Ctrl-C and SIGTERM, where no run listens to them itself."""
+  """Ends the command at SIGTERM, and never loses that or Ctrl-C.
+
+  A run handles both signals itself, to save its state first.
+  """
   hook = sys.unraisablehook
 
   def terminate(*_):
@@ -102,10 +105,9 @@ def _terminable():
 
 
 def _open_closed_streams():
-  """Leads streams that the caller has closed to nowhere.
+  """Opens streams that the caller has closed, and throws away what is printed.
 
-  Otherwise the next file that is opened gets their number, and what libraries
-  print is written into it.
+  Otherwise the next file gets their number, and libraries print into that file.
   """
   for number, name in enumerate(("stdin", "stdout", "stderr")):
     try:
@@ -118,7 +120,7 @@ def _open_closed_streams():
 
 
 def _end_for(error: OSError):
-  """Ends because of what the system says; what is a bug goes on."""
+  """Ends the command for trouble with a pipe or disk; raises what is a bug."""
   if error.errno not in (errno.EPIPE, *DISK_TROUBLE):
     raise error
   if error.filename is None:  # What is not printed yet: Python would complain.
@@ -135,7 +137,7 @@ def _end_for(error: OSError):
 
 
 def exit_code(error: BaseException) -> int:
-  """How a command ends that this error has reached."""
+  """The exit code of a command that ends with this error."""
   if isinstance(error, _MISTAKES):
     return _MISTAKE
   if isinstance(error, _Terminated):

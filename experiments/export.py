@@ -1,4 +1,4 @@
-"""What a finished run has learned, in files that other programs read.
+"""Exports a trained run to files that other programs read.
 
   python -m experiments.export RUN --to=DIR
 

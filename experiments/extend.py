@@ -32,7 +32,7 @@ from mnemonics_jax.settings import Command, Settings
 if TYPE_CHECKING:
   from mnemonics_jax.data import Dataset
 
-# Of these a run makes use, a learner does not.
+# A run uses these, a learner does not.
 _OF_RUNS = ("checkpoint_every", "keep", "patience", "tensorboard")
 
 FLAGS = FlagValues()
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _extend(run: Path, workdir: Path) -> None:
-  """Loads, learns, prints the table and writes the report."""
+  """Extends a run: loads, learns, prints the table and writes the report."""
   # Imported here so that a mistake in the flags is answered at once.
   from mnemonics_jax import runs
   from mnemonics_jax.runs import learners
@@ -103,7 +103,7 @@ def _extend(run: Path, workdir: Path) -> None:
 
 
 def _extend_learner(path: Path, workdir: Path) -> None:
-  """Loads, learns phase by phase, saves after each."""
+  """Extends a learner, which needs no flags of a run."""
   for name in _OF_RUNS:
     if FLAGS[name].present:
       raise UserError(

@@ -55,7 +55,7 @@ def of_run(*datasets: str, leave_out: Collection[str] = ()) -> FlagValues:
 
 def of_any_run(leave_out: Collection[str] = ()) -> FlagValues:
   """The flags of a command that learns the data set which --dataset names."""
-  # Of a folder more has to be told.
+  # A folder needs flags of its own.
   known = [name for name, source in data.SOURCES.items() if source.classes]
   values = of_run(*known, leave_out=leave_out)
   about = "; ".join(f"{name}: {data.SOURCES[name].help}" for name in known)
@@ -178,7 +178,7 @@ def path(text: str | Path) -> Path:
 
 
 def check_directory(flag: str, path: Path) -> None:
-  """Refuses what is no directory and could not become one."""
+  """Refuses a path that is no directory and cannot be made one."""
   try:
     nearest = next(
       part for part in (path, *path.absolute().parents) if part.exists()
@@ -206,7 +206,7 @@ def parse(
   Args:
     values: gets what the flags say.
     argv: the command line, its name first.
-    instead: what to do instead, by flags of others that this command lacks.
+    instead: what to do instead of giving a flag that only other commands have.
   """
   try:
     rest = values([*argv])
@@ -262,9 +262,9 @@ _FLAG_OF = {
 
 
 def in_flags(message: str, values: FlagValues) -> str:
-  """The message as the command line says it: `memory=total:5` is a flag there.
+  """Writes settings in a message as flags: `memory=total:5` as --memory=total:5.
 
-  What stands in backticks and is no flag stays as it is.
+  Other text in backticks stays as it is.
   """
 
   def as_flag(found: re.Match[str]) -> str:
@@ -324,7 +324,7 @@ def help_text(
 def _by_purpose(values):
   """Flags by the headings of their settings; those of one command come first."""
   fields = [*declared(Settings), *declared(Command)]
-  # Those of a run alone, such as its method, before what they have in common.
+  # First what only a run has, such as its method; then what the Learner has, too.
   fields.sort(key=lambda field: field.name not in Settings.__annotations__)
   purposes = {field.name: field.metadata["group"] for field in fields}
   for source in data.SOURCES.values():
@@ -337,7 +337,7 @@ def _by_purpose(values):
 
 
 def _usual(values, presets_of):
-  """What settings are if no flag gives them."""
+  """The values of settings that no flag gives."""
   if presets_of is None:
     return {}
   chosen = {n: values[n].value for n in values if values[n].value is not None}

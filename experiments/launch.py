@@ -21,7 +21,7 @@ from mnemonics_jax.runs.signals import Stopped
 
 @contextlib.contextmanager
 def computing(flags: FlagValues) -> Iterator[None]:
-  """Computes on what the flags say; processes but the first are silent."""
+  """Computes on the devices that flags name; only the first process prints."""
   count = _count(flags)
   keep_freed_memory()  # Before threads have heaps of their own.
   # Imported here so that a mistake in the flags is answered at once.

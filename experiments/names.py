@@ -118,7 +118,7 @@ def network(values: FlagValues) -> Any:
 
 
 class Picture(NamedTuple):
-  """A file, perhaps in a folder that says what it shows.
+  """An image file, and the class that its folder names.
 
   Attributes:
     path: of the file.
@@ -182,7 +182,7 @@ def _folder(root, file, classes):
   return None
 
 
-# Classes, which are called by directories or WordNet ids, and by names to show.
+# Names of classes. A class has a directory or WordNet id, and a name to show.
 
 _WNID = re.compile(r"n[0-9]{8}")
 

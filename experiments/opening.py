@@ -1,4 +1,4 @@
-"""What a run is going to do, in plain words."""
+"""What a run prints before it begins: what it learns, how, and where to."""
 
 import itertools
 import math
@@ -66,7 +66,7 @@ def describe(
 
 
 def _memory(config):
-  """What may be kept, and what that comes to in the end."""
+  """The memory budget, and what a class gets of it in the end."""
   classes = config.shape.classes
   each = min(config.memory.allowance(classes), config.sizes.class_exemplars)
   name = f"The memory ({config.memory}"

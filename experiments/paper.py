@@ -1,4 +1,4 @@
-"""The paper's settings for CIFAR-100 and ImageNet, and what a run has of them.
+"""The paper's settings for CIFAR-100 and ImageNet, and how a run differs from them.
 
 A cell of the paper is a run: network and schedule, the protocol, and the stages
 of its row. What a run is compared with is the cell it stands beside.
@@ -32,7 +32,7 @@ _BUDGETS = {
   "imagenet_subset": ("per_class:20", "total:2000"),
 }
 
-# Where data are and what is stored changes no number; seeds are repetitions.
+# These change no number, or only repeat: seeds.
 _FREE = (
   "dataset",
   "preset",
@@ -42,7 +42,7 @@ _FREE = (
   "remat",
   "stream",
 )
-# Names for what is the paper's anyway.
+# Explicit values that mean the same as the paper's.
 _SYNONYMS = {
   "base_classes": {"cifar100": 50, "imagenet": 500, "imagenet_subset": 50},
   "classes": {"cifar100": 100, "imagenet": 1000, "imagenet_subset": 100},
@@ -57,7 +57,7 @@ _PHASES = (5, 10, 25)
 def departures(
   settings: Settings, cell: Mapping[str, Any] | None = None
 ) -> list[str]:
-  """In what a run differs from a cell of the paper, in words.
+  """How a run differs from a cell of the paper, in words.
 
   Args:
     settings: the run.

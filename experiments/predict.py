@@ -1,15 +1,14 @@
-"""What a finished run takes images for.
+"""Classifies images with a trained run.
 
   python -m experiments.predict RUN IMAGE_OR_FOLDER...
 
 RUN is the work directory of a run, or one of Learner.save or experiments.export.
-Images are treated as in training, whatever their size, colours and rotation;
-those that cannot be read are named and skipped. For each image the most likely
-classes are shown by both read-outs: the head, and the nearest mean of exemplars.
+Images are treated as in training, whatever their size, colours and rotation.
+Images that cannot be read are named and skipped. The table shows the most likely
+classes of each image by both read-outs: the head, and the nearest mean of exemplars.
 
-If folders have the names of known classes, or those that --class_names or ImageNet
-give them, as in a folder that is learned, what they say is compared with what is
-predicted: accuracy and a confusion matrix.
+If folders have the names of learned classes, predictions are compared with them:
+accuracy and a confusion matrix. --class_names and ImageNet give such names, too.
 
   python -m experiments.predict RUN DIR/val --top=1 --confusion=confusion.csv
 """
@@ -80,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
   truth = np.array([classes.get(one.folder or "", -1) for one in shown])
   table = _rows(shown, truth, likely, labels)
   compared = _compared(truth, likely, labels, learner.readout)
-  # Files first: who reads what is printed may stop, as `head` does.
+  # Files first: a reader such as `head` may close the pipe.
   if FLAGS.csv:
     header = "image", "true", "readout", "rank", "class", "probability"
     _write_csv(FLAGS.csv, [header, *table])
@@ -103,7 +102,7 @@ def _check_output(flag):
 
 
 def _predict(learner, known, found):
-  """By read-out the probabilities, and the rows that could be read."""
+  """Probabilities by read-out, and the rows of the images that could be read."""
   likely: dict[str, list[np.ndarray]] = {name: [] for name in READOUTS}
   rows = []
   for start in range(0, len(found), _BLOCK):
@@ -158,7 +157,7 @@ def _cells(table, with_truth) -> list[list[str]]:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
-  """Columns under each other; numbers end where their headers end."""
+  """Aligned columns; numbers end where their headers end."""
   columns = list(zip(*lines, strict=True))
   widths = [max(map(len, column)) for column in columns]
   number = lambda cell: cell.replace(".", "").isdigit() or not cell

@@ -1,4 +1,4 @@
-"""A model of phase 0 for everybody, so that others begin with phase 1.
+"""Publishes the model of phase 0, so that others can begin with phase 1.
 
   python -m experiments.publish MODEL RUN DIR
 

@@ -31,7 +31,7 @@ def learn(dataset: str, flags: FlagValues) -> None:
     from mnemonics_jax import runs
 
     saving = saving_policy(flags)
-    # What cannot be written to is told before data are read.
+    # A bad directory is refused before data are read.
     flags_lib.check_directory(
       "workdir", flags_lib.path(flags.workdir or "runs")
     )
@@ -104,7 +104,7 @@ def prepared(
 def followed(
   opening: str, flags: FlagValues, workdir: Path
 ) -> Iterator[Report]:
-  """A console that hears of a run and speaks of flags.
+  """Shows the events of a run on the console, with settings as flags.
 
   Args:
     opening: printed when the run begins.
@@ -161,7 +161,7 @@ def offering_fresh() -> Iterator[None]:
 
 
 def show(results: dict[str, Any], workdir: Path, flags: FlagValues) -> None:
-  """What a command ends with: the table, a warning perhaps, the page."""
+  """Prints the table and perhaps a warning, and writes the page."""
   from mnemonics_jax import report
   from mnemonics_jax.parallel import processes
 
@@ -184,7 +184,7 @@ def usual_workdir(settings: Settings, data: int, root: str = "runs") -> Path:
     data: the checksum of what it learns.
     root: where directories of runs are.
   """
-  # A run begun when its name still depended on how --data was written goes on.
+  # Names once depended on the spelling of --data: continue such a run.
   former = Path(root) / settings.name(data, with_place=True)
   return former if former.exists() else Path(root) / settings.name(data)
 
@@ -208,7 +208,7 @@ def directory(flags: FlagValues, name: str) -> Path | None:
 
 
 def saving_policy(flags: FlagValues) -> "Policy":
-  """When checkpoints are written and which are kept, by the flags."""
+  """When the flags want checkpoints written, and which to keep."""
   from mnemonics_jax import runs
 
   return runs.Policy(flags.checkpoint_every, flags.keep, flags.patience)
@@ -254,7 +254,7 @@ def load_data(
 
 
 def _share() -> data.Share:
-  """What this process reads of a data set."""
+  """The share of a data set that this process reads."""
   import jax
 
   from mnemonics_jax.parallel import processes
