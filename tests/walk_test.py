@@ -40,7 +40,7 @@ def walks(tmp_path_factory):
   [
     ("train_model", 12, 9),
     ("finetune", 12, 9),
-    ("choose", 17, 9),
+    ("choose", 12, 9),
     ("hypergradient", 17, 11),
   ],
 )

@@ -40,58 +40,20 @@ class Chosen(NamedTuple):
   input_labels: Int[np.ndarray, " m"]
 
 
-class Look:
+class Look(NamedTuple):
   """Images of some new classes as the model sees them.
 
-  Features and sizes are computed when a strategy asks for them.
+  Features are empty unless the strategy wants them.
 
   Attributes:
-    phase: whose images they are.
-    variables: Θ_i.
     images: of the classes.
-    first: row of the first of them among all new images.
+    features: of the images.
+    kept: the same, of the images as the memory will give them back.
   """
 
-  def __init__(
-    self, phase: Phase, variables: Variables, images: Images, first: int
-  ):
-    self.phase, self.variables = phase, variables
-    self.images, self.first = images, first
-
-  @functools.cached_property
-  def features(self) -> Float[np.ndarray, "n d"]:
-    """Features of the images."""
-    return self._extract(self.images)
-
-  @functools.cached_property
-  def kept(self) -> Float[np.ndarray, "n d"]:
-    """Features of the images as the memory will give them back."""
-    if self.phase.config.codec.exact:
-      return self.features
-    self.sizes, features = self._encode(self._extract)
-    return np.concatenate(features)
-
-  @functools.cached_property
-  def sizes(self) -> Int[np.ndarray, " n"]:
-    """Bytes that each image takes in the memory."""
-    if self.phase.config.codec.exact:
-      return np.full(len(self.images), np.prod(self.images.shape[1:]))
-    return self._encode()[0]
-
-  def _extract(self, images):
-    config = self.phase.config
-    return extract_features(config.model, config.method, self.variables, images)
-
-  def _encode(self, use=None):
-    """Bytes of each image, and what `use` makes of the decoded blocks."""
-    codec, sizes, found = self.phase.config.codec, [], []
-    for start in range(0, len(self.images), _BLOCK):
-      rows = np.arange(start, min(start + _BLOCK, len(self.images)))
-      codes = codec.encode(read(self.images, rows))
-      sizes.append(codes.sizes)
-      if use is not None:
-        found.append(use(codec.decode(codes, self.images.shape[1:])))
-    return np.concatenate(sizes), found
+  images: Images
+  features: Float[np.ndarray, "n d"]
+  kept: Float[np.ndarray, "n d"]
 
 
 class NewImages(NamedTuple):
@@ -140,22 +102,47 @@ class NewImages(NamedTuple):
       together: whether one look has all images. Otherwise features of no more
         classes are in memory than must be.
     """
-    phase, rng = self.phase, self.phase.keys.numpy("select")
+    phase, config = self.phase, self.phase.config
+    rng = phase.keys.numpy("select")
     count = times * (phase.allowance - self._apart(phase.allowance))
     groups = self._groups()
     if together:
       groups = [(range(phase.classes_old, phase.classes_seen), slice(None))]
-    picks, sizes, look = [], [], None
+    picks, all_sizes, look = [], [], None
     for classes, rows in groups:
-      first = rows.start or 0
-      look = Look(phase, variables, self.images[rows], first)
+      images, first = self.images[rows], rows.start or 0
       labels, held = self.labels[rows], self.held[rows]
+      features = np.zeros((len(labels), 0), np.float32)
+      if strategy.features or together:
+        features = extract_features(
+          config.model, config.method, variables, images
+        )
+      kept, sizes = features, np.full(len(labels), np.prod(images.shape[1:]))
+      if not config.codec.exact:
+        kept, sizes = self._kept(variables, images, strategy.features)
+      look = Look(images, features, kept)
       for label in classes:
         free = np.flatnonzero((labels == label) & ~held)
         picks.append(first + strategy.pick(rng, look, free, count))
-      sizes.append(look.sizes)
+      all_sizes.append(sizes)
     assert look is not None
-    return np.concatenate(picks), np.concatenate(sizes), look
+    return np.concatenate(picks), np.concatenate(all_sizes), look
+
+  def _kept(self, variables, images, judged):
+    """Features of images as they will be kept, if wanted, and their bytes."""
+    config, found, sizes = self.phase.config, [], []
+    for start in range(0, len(images), _BLOCK):
+      rows = np.arange(start, min(start + _BLOCK, len(images)))
+      codes = config.codec.encode(read(images, rows))
+      sizes.append(codes.sizes)
+      if judged:
+        kept = config.codec.decode(codes, images.shape[1:])
+        found.append(
+          extract_features(config.model, config.method, variables, kept)
+        )
+    nothing = np.zeros((len(images), 0), np.float32)
+    kept = np.concatenate(found) if judged else nothing
+    return kept, np.concatenate(sizes)
 
   def _groups(self) -> Iterator[tuple[range, slice]]:
     """Some classes at a time, with the rows of their images."""
@@ -200,9 +187,11 @@ class Strategy:
   Attributes:
     ordered: whether the first exemplars of a class are the best, so that these
       stay when the memory shrinks. Otherwise others are dropped at random.
+    features: whether `pick` wants the features of images.
   """
 
   ordered: ClassVar[bool] = False
+  features: ClassVar[bool] = False
 
   @classmethod
   def of(cls, config: Config) -> "Strategy":
@@ -265,6 +254,7 @@ class Herding(Strategy):
   """Images whose mean feature is that of their class (Rebuffi et al. 2017)."""
 
   ordered = True
+  features = True
 
   def pick(self, rng, look, rows, count):
     return rows[herding(look.kept[rows], count, look.features[rows])]

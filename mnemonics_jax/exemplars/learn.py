@@ -88,16 +88,13 @@ class Learned(Strategy):
       future = Imitated()
     return cls(STRATEGIES[config.init_exemplars].of(config), future)
 
-  def pick(self, rng, look, rows, count):
-    return self.start.pick(rng, look, rows, count)
-
   def on_features(self, config: Config) -> bool:
     """Whether exemplars are learned from features of the new images."""
     return exemplar_level(config).config.on_features and self.future.frozen
 
   def choose(self, phase: Phase, variables: Variables) -> Chosen:
     on_features, new = self.on_features(phase.config), NewImages.of(phase)
-    picks, sizes, look = new.pick(self, variables, together=on_features)
+    picks, sizes, look = new.pick(self.start, variables, together=on_features)
     inputs = look.features if on_features else new.images
     return new.chosen(new.fitting(picks, sizes), inputs)
 

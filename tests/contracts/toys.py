@@ -237,6 +237,7 @@ class Relative(Strategy):
   """Those with features unlike the mean of all that are looked at."""
 
   ordered: ClassVar[bool] = True
+  features: ClassVar[bool] = True
 
   def pick(self, rng, look, rows, count):
     away = np.linalg.norm(look.features - look.features.mean(0), axis=1)
