@@ -39,7 +39,7 @@ def finished(cell: Cell, done: Run) -> dict[str, Any]:
   accuracy = {
     moment: {
       name: [p["moments"][moment][name]["all"] for p in phases]
-      for name in READOUTS
+      for name in run["average"]
     }
     for moment in MOMENTS
   }
@@ -60,7 +60,7 @@ def finished(cell: Cell, done: Run) -> dict[str, Any]:
       }
       for moment, by_readout in accuracy.items()
     },
-    "forgetting": {name: run["forgetting"][name] for name in READOUTS},
+    "forgetting": dict(run["forgetting"]),
   }
 
 
@@ -89,6 +89,16 @@ class Sheet:
   @property
   def phases(self) -> list[int]:
     return sorted({cell["phases"] for cell in self.cells})
+
+  @property
+  def readouts(self) -> list[str]:
+    """The read-outs that all finished cells have measured."""
+    measured = [
+      {*cell["average"]["final"]}
+      for cell in self.cells
+      if cell["status"] == "finished"
+    ]
+    return [n for n in READOUTS if all(n in names for names in measured)]
 
   @property
   def shown(self) -> list[Row]:

@@ -12,7 +12,6 @@ from experiments.tables import published
 from experiments.tables.cells import MOMENTS, Cell, Sheet
 from experiments.tables.plan import Row
 from mnemonics_jax.data.sources import title_of
-from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.report.render import Page, Paragraph, Section
 from mnemonics_jax.report.tables import (
   REPORTED,
@@ -256,7 +255,7 @@ def _of_one_n(sheet: Sheet, phases: int) -> Iterator[tuple[str, Table]]:
   of = lambda row: sheet.of(row.name, phases)
   columns = [_LABEL, _Column("", "seeds", lambda row: str(len(of(row))))]
   for group, value in (("average", table_cells.average), ("last phase", _last)):
-    for readout in READOUTS:
+    for readout in sheet.readouts:
 
       def text(row, value=value, readout=readout, first=len(columns) == 2):
         found = of(row)
@@ -361,7 +360,7 @@ def difference_tables(sheet: Sheet) -> list[tuple[str, Table]]:
     _Column("", first, label),
     _Column("", "seeds", lambda pairs: str(len(pairs.cells))),
   ]
-  for readout in READOUTS:
+  for readout in sheet.readouts:
     for moment, name in MOMENTS.items():
 
       def text(pairs, readout=readout, moment=moment):

@@ -24,7 +24,6 @@ from mnemonics_jax.progress import (
   StepReport,
   ignore,
 )
-from mnemonics_jax.registry import READOUTS
 from mnemonics_jax.runs import (
   artifact,
   environment,
@@ -421,10 +420,13 @@ def _finished(workdir, seed, phases, run, report):
 
 def _fits(record, seed, phases):
   """Whether a record is one of this seed, with all that results are made of."""
-  measured = [record["average"], record["forgetting"]]
-  for phase in record["phases"]:
-    measured += [phase["accuracy"], phase["by_group"]]
+  if (record["seed"], len(record["phases"])) != (seed, phases):
+    return False
+  names = record["average"].keys()
+  measured = [phase["accuracy"] for phase in record["phases"]]
   return (
-    (record["seed"], len(record["phases"])) == (seed, phases)
-    and all(part.keys() >= READOUTS.keys() for part in measured)
-  )  # fmt: skip
+    bool(names)
+    and names == {*results_lib.shared_readouts(measured)}
+    and names == record["forgetting"].keys()
+    and all(phase["by_group"].keys() >= names for phase in record["phases"])
+  )

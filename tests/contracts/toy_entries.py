@@ -1,7 +1,7 @@
 """A plugin of pytest that registers toys: one entry each, and nothing else.
 
-It registers those of the files that pytest is asked to run. `BROKEN` names the test
-that must fail for each toy that breaks a promise.
+It registers those of the files that pytest is asked to run. `TOYS` names the
+test that must fail for each toy that breaks a promise.
 """
 
 from pathlib import Path
@@ -67,10 +67,16 @@ TOYS = {
 
 
 def pytest_configure(config):
-  for file in {Path(name).name for name in config.args} & FAMILIES.keys():
+  files = {Path(name.partition("::")[0]).name for name in config.args}
+  for file in files & FAMILIES.keys():
     for name, (toy, _) in TOYS[file].items():
-      place, words = f"contracts.toys:{toy}", "a toy"
-      entry = registry.Entry(place, words)
-      if file == "methods_test.py":
-        entry = registry.MethodEntry(place, words, toy, readout="head")
-      FAMILIES[file][name] = entry
+      FAMILIES[file][name] = _entry(toy, file == "methods_test.py")
+  if "museum_test.py" in files:
+    registry.READOUTS["toy"] = _entry("NearestExemplar")
+
+
+def _entry(toy, is_method=False):
+  place, words = f"contracts.toys:{toy}", "a toy"
+  if is_method:
+    return registry.MethodEntry(place, words, toy, readout="head")
+  return registry.Entry(place, words)
