@@ -70,7 +70,8 @@ OTHERS = {
 @DOORS
 def test_help_shows_its_words_and_flags(tmp_path, name, script):
   done = command.call(name, "--help", cwd=tmp_path, script=script)
-  doc = importlib.import_module(f"experiments.{name}").__doc__ or ""
+  place = "tables.__main__" if name == "tables" else name  # It is a package.
+  doc = importlib.import_module(f"experiments.{place}").__doc__ or ""
   assert f"python -m experiments.{name}" in doc
   for line in filter(None, map(str.strip, doc.splitlines())):
     assert line in done.out
