@@ -6,6 +6,7 @@ from support import report_fixture
 
 from mnemonics_jax import report
 from mnemonics_jax.report import page, pictures
+from mnemonics_jax.report.draw import INK
 from mnemonics_jax.runs.results import load_run
 
 
@@ -178,6 +179,8 @@ def test_accuracy_is_the_mean_over_seeds_below_the_diagonal(run):
   (axes, _) = head.figure.axes  # And the bar that explains its colours.
   shown = axes.images[0].get_array()
   assert np.isnan(np.ma.filled(shown, np.nan)[0, 1])
+  white = [t.get_text() for t in axes.texts if t.get_color() == "white"]
+  assert white == ["89.0"]  # Above 60 % of the way from 60 to 100.
   assert (axes.images[0].norm.vmin, axes.images[0].norm.vmax) == (60, 100)
   assert [t.get_text() for t in axes.texts if t.get_text()] == [
     *("89.0", "78.0", "79.0", "67.0", "68.0", "69.0")
@@ -201,6 +204,12 @@ def test_confusions_are_counted_over_all_seeds(run):
   assert across == [[2.5, 2.5], [3.5, 3.5]]
   words = [text.get_text() for text in axes.texts]
   assert words.count("72") + words.count("28") == 10
+  # White on dark cells.
+  assert {text.get_text(): text.get_color() for text in axes.texts} == {
+    "": INK,
+    "28": INK,
+    "72": "white",
+  }
   assert words.count("") == 15
 
 
