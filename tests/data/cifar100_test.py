@@ -405,7 +405,8 @@ def test_prepared_directory_is_read_by_tfds(prepared, expected):
     "cifar100", split="train", data_dir=prepared, download=False
   )
   assert len(source) == 200
-  features = source.dataset_info.features
+  written = tfds.builder_from_directory(prepared / "cifar100/3.0.2")
+  features = written.info.features
   assert features["image"].shape == (32, 32, 3)
   assert features["coarse_label"].num_classes == 20
   example = next(e for e in source if e["id"] == b"train_00007")
