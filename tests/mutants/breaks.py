@@ -183,6 +183,35 @@ _LIBRARY = PHASE | {
       ("_concatenate(self._test, 0, n_seen)", "_concatenate(self._test, n_old, n_seen)"),
     ],
   ),
+  "runs/drafts.py": (
+    ("runs/drafts_test.py",),
+    [
+      ("        if left:", "        if True:"),
+      ("if replace and path.exists():", "if path.exists():"),
+      ("for aside in _asides(path) if replace else ():", "for aside in ():"),
+      ("if error.errno not in _CANNOT:", "if True:"),
+    ],
+  ),
+  "runs/artifact.py": (
+    ("runs/artifact_test.py",),
+    [
+      ("    if wrong:", "    if not found:"),
+      ("if made_for.get(name, here) != here:", "if False:"),
+      ("  if found > kind.format:", "  if False:"),
+      ("(() if kind.documented else found.keys())", "set()"),
+      ("if not 0 <= start <= stop <= len(whole) - first:", "if False:"),
+      ("array if array.nbytes >= _LARGE else np.array(array)", "np.array(array)"),
+      ("None if all(jax.tree.leaves(same)) else", "None if True else"),
+    ],
+  ),
+  "runs/claim.py": (
+    ("runs/claim_test.py",),
+    [
+      ("of.get(name, usual.get(name))", "of.get(name)"),
+      ('claimed.get("data", checksum) != checksum', "False"),
+      ('claimed.get("numerics", 0) != NUMERICS', "False"),
+    ],
+  ),
   "bilevel/data.py": (
     ("bilevel/data_test.py",),
     [
