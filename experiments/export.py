@@ -10,6 +10,7 @@ or empty, gets
   labels.csv              the class of each exemplar
   model.safetensors       the weights
   model.json              network, classes, normalisation
+  manifest.json           checksums of all files
 
 Learner.load(DIR) and experiments.predict read it again.
 """

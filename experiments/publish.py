@@ -7,6 +7,7 @@ directory of that run. DIR, which must be new, gets
 
   model.safetensors   the arrays
   base_model.json     classes, network, schedule, accuracy, commit
+  manifest.json       checksums of both
 
 --base_models=PARENT_OF_DIR finds it for runs that would train the same model,
 --base_model=DIR and Learner(base_model=DIR) take it for others.

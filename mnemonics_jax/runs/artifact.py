@@ -438,7 +438,7 @@ def _write_arrays(path, tree):
 
 
 def _as_disk_error(error):
-  """What the system has said, if an error quotes it: kernels have own types."""
+  """The error of the system that an error of a kernel quotes, or None."""
   quoted = [code for code in DISK_TROUBLE if os.strerror(code) in str(error)]
   return OSError(quoted[0], os.strerror(quoted[0])) if quoted else None
 

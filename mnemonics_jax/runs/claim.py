@@ -1,8 +1,7 @@
-"""A work directory belongs to one configuration, on one set of data."""
+"""Refuse to reuse a work directory for other settings or data, or at the same time."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from mnemonics_jax import files
 from mnemonics_jax.errors import DISK_TROUBLE, DiskError, UserError, remedy
-from mnemonics_jax.identity import identity, restore
+from mnemonics_jax.identity import digest, identity, restore
 from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.runs import journal, layout
 from mnemonics_jax.runs.environment import changes_since, command, environment
@@ -24,11 +23,10 @@ _PLACES = ("data",)
 def claimed(
   workdir: Path, settings: Mapping[str, Any], checksum: int, **described: Any
 ) -> Iterator[str | None]:
-  """Makes `workdir` this configuration's own, for this process, or refuses.
+  """Claims `workdir` for these settings and this process, or refuses.
 
-  An existing directory is only entered if it is empty or holds a
-  `config.json` with the same settings; nothing in another one is touched. Of two
-  that come at once, one is refused.
+  A directory must be new, empty, or hold a `config.json` with the same settings. A
+  refused directory is left unchanged. Of two processes that come at once, one is refused.
 
   Args:
     workdir: the directory.
@@ -37,12 +35,12 @@ def claimed(
     **described: more fields of `config.json`, which decide nothing.
 
   Yields:
-    What else has changed since the run began, if it matters, for a person.
+    A sentence on what else has changed since the run began, or None.
   """
   settings = json.loads(json.dumps(dict(settings)))  # As they are read again.
   with contextlib.ExitStack() as stack:
     try:
-      # What is refused is not touched, not even by a lock.
+      # A lock would be a change, too.
       _look(workdir, settings, checksum)
       workdir.mkdir(parents=True, exist_ok=True)
       stack.enter_context(locked(workdir))
@@ -68,7 +66,7 @@ def claimed(
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-  """A name for whatever makes the same numbers.
+  """A hash that is equal for runs with equal results.
 
   Args:
     config: with the fields of config.json.
@@ -79,14 +77,13 @@ def run_name(config: Mapping[str, Any]) -> str:
     config.get("data"),
     config.get("numerics"),
   ]
-  text = json.dumps(parts, sort_keys=True)
-  return hashlib.sha256(text.encode()).hexdigest()[:16]
+  return digest(parts, sort_keys=True)[:16]
 
 
 def _look(workdir, settings, checksum):
   """The configuration that is there, if any; refuses what is not this run.
 
-  Checkpoints tell of which run they are, if config.json no longer does.
+  If config.json is damaged, the checkpoints name their run.
   """
   described = {"settings": settings, "data": checksum, "numerics": NUMERICS}
   ours = journal.runs_of(workdir) == {run_name(described)}

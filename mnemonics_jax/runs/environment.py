@@ -1,4 +1,4 @@
-"""Where and with what a run is computed, for whoever wants to repeat it."""
+"""On which machine and with which code, packages and kernels a run is computed."""
 
 from collections.abc import Mapping
 import datetime
@@ -159,19 +159,19 @@ KERNELS = "convolutions"
 
 
 def kernels() -> str:
-  """Those of this process: `xla`, or `native-` and the name of their build."""
+  """The kernels of this process: `xla`, or `native-` and the name of their build."""
   if jax.default_backend() != "cpu":
     return "xla"
   return cpu_conv.choose().name
 
 
 def kernel_news() -> str | None:
-  """How it came to them, if a person should know; None when it was said."""
+  """Why the process uses these kernels, once; None if that is as usual."""
   return cpu_conv.news() if jax.default_backend() == "cpu" else None
 
 
 def kernels_changed(info: dict[str, Any]) -> str | None:
-  """A phrase if what `info` tells about was computed with others.
+  """A phrase if this process uses other kernels than those in `info`.
 
   Args:
     info: of a checkpoint, or an environment.

@@ -3,8 +3,8 @@
   seed_0/checkpoints/phase_02           the state after phase 2
   seed_0/checkpoints/phase_03_part_007  how far phase 3 has come since then
 
-A part rests on the phase before it. Computations are repeatable, so what is not
-in a checkpoint comes out the same when it is done again.
+A part needs the checkpoint of the phase before it. Computing again what no checkpoint
+holds gives the same numbers.
 """
 
 import contextlib
@@ -207,7 +207,7 @@ class Saver(Journal):
         f"the processes see different checkpoints in {self.directory}",
         "put `workdir` on a disk that all machines see",
       )
-    self._prune()  # Parts of a later phase rest on what is no longer there.
+    self._prune()  # Parts of a later phase need a phase that is gone.
     return state, records
 
   def _newest_good(self, names, damaged):
@@ -396,7 +396,7 @@ def to_host(leaves):
 
 
 def like_leaf(stored, leaf):
-  """What was stored of a leaf, as that kind of leaf."""
+  """A stored array, as a key, an array on the devices or a number, like `leaf`."""
   if _is_key(leaf):
     return jax.random.wrap_key_data(jnp.asarray(stored))
   if isinstance(leaf, jax.Array):
@@ -456,7 +456,7 @@ def checkpoint_name(phase: int, part: int | None = None) -> str:
 
 
 def parse_name(name: str) -> tuple[int, int | None] | None:
-  """The phase and the part; None for what is not a checkpoint.
+  """The phase and the part; None if it does not name a checkpoint.
 
   >>> parse_name("phase_03_part_007")
   (3, 7)

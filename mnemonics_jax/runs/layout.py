@@ -9,11 +9,11 @@
   results.json             all seeds and their summary, when all have finished
   tensorboard/             a copy of metrics.jsonl for TensorBoard
 
-Names, fields and the format's number are here. What is not one JSON object has
-a file of its own for writing and reading: `metrics_log.py`, `phase_arrays.py`,
-`checkpoint.py`. docs/formats.md is for those who read with other programs.
+This module has their names, their fields and the number of the format, and it reads and
+writes the JSON files. `metrics_log.py`, `phase_arrays.py` and `artifact.py` read and
+write the others. docs/formats.md describes all of them for other programs.
 
-Nothing here needs JAX: a report does not wait for it.
+It does not import JAX, so that a report starts at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ _LOCK, _CONFIG, _METRICS = "lock", "config.json", "metrics.jsonl"
 _RESULTS, _SEED_RESULT = "results.json", "result.json"
 _TENSORBOARD = "tensorboard"
 
-# What is known of results before anything was measured.
+# The part of results.json that a run writes before it measures anything.
 HEADER = {
   "title": str,  # A name for people.
   "dataset": str,
@@ -305,7 +305,7 @@ def write_config(workdir: AnyPath, config: Mapping[str, Any]) -> None:
 def read_config(workdir: AnyPath) -> dict[str, Any]:
   """config.json; empty if there is none.
 
-  It has the format of all files, so whoever reads a directory begins here.
+  Read it first: it has the format of all files.
 
   Raises:
     WorkdirError: it is damaged, or the run was made by a newer version.

@@ -309,7 +309,7 @@ def _choice(path, seed, phase):
 
 
 def export(learner: Learner, known: Known, path: str | Path) -> None:
-  """Writes what is known to a new directory.
+  """Writes exemplars, weights and their description to a new directory.
 
   Args:
     learner: with whose settings it was learned.

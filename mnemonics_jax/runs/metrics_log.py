@@ -65,7 +65,7 @@ class MetricsLog:
     """Forgets what a seed wrote after the file had this size.
 
     Returns:
-      How many bytes are missing, if somebody has taken some.
+      How many bytes are missing from the file.
     """
     self._opened.seek(0)
     there, kept, end = 0, b"", 0

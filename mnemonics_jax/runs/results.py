@@ -150,7 +150,9 @@ def unfinished(
     if line.get("kind") != "phase" or mismatch(line, layout.PHASE):
       continue
     before = phases.setdefault(line["seed"], [])
-    if line["phase"] == len(before):  # One that is missing ends what is known.
+    if line["phase"] == len(
+      before
+    ):  # Nothing counts after a phase that is missing.
       before.append(line)
   phases = {seed: found for seed, found in phases.items() if found}
   if not phases:
