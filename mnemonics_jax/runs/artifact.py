@@ -162,6 +162,8 @@ def restore(
   path = Path(path).absolute()
   info = _checked_info(path, place, kind, _checksums(path))
   if (path / CHECKPOINT.arrays).is_dir():
+    if any(part.is_symlink() for part in path.rglob("*")):
+      raise Damaged(path, "a link leads out of it")
     return _read_with_orbax(path), info
   try:
     flat = _read_tensors(path / kind.arrays)
@@ -214,6 +216,9 @@ def _checked_info(path, place, kind, found=None):
 
 def _manifest(path, kind):
   """The object in manifest.json, or what stands for it."""
+  for part in (path / MANIFEST, path / kind.info):
+    if part.exists() and not part.is_file():  # Reading a pipe takes for ever.
+      raise ValueError(f"{part.name} is not a file")
   if kind.documented:
     info = json.loads((path / kind.info).read_bytes())
     _check_format(path / kind.info, info["format"], kind)

@@ -14,6 +14,7 @@ has the learner's settings, the names of the classes and the network. An export 
 """
 
 import ast
+import contextlib
 import csv
 import dataclasses
 import os
@@ -131,6 +132,14 @@ def remember(
   codec = memory_lib.parse_codec(info.get("codec", "raw"))
   memory = memory_lib.empty(info["room"], net.image_shape, codec)
   names = tuple(ast.literal_eval(name) for name in info["names"])
+  counts = {
+    len(names),
+    len({*names}),
+    info["classes_seen"],
+    sum(info["phases"]),
+  }
+  if len(counts) > 1 or len(names) > info["room"]:
+    raise ValueError("names, phases, classes_seen and room disagree")
   state = unpack_state(memory, tree, info)
   return learner, Known(state, names, tuple(info["phases"]), net)
 
@@ -189,7 +198,26 @@ def load(
   tree, info = _read(_found(path))
   if "learner" not in info:
     raise UserError("path", f"{path} is a checkpoint of a run", _NAME_ONE)
-  return remember(info, tree, network)
+  with _told_as_damage(path, "restore it from a copy"):
+    return remember(info, tree, network)
+
+
+@contextlib.contextmanager
+def _told_as_damage(path, fix):
+  """Turns errors of content that nobody has written so into one sentence."""
+  try:
+    yield
+  except UserError:  # It has its own remedy, and is a ValueError.
+    raise
+  except _BAD_CONTENT as error:
+    why = error.why if isinstance(error, artifact.Damaged) else error
+    raise UserError("path", f"{path} is damaged ({why})", fix) from error
+
+
+_BAD_CONTENT = (
+  artifact.Damaged, OSError, ValueError, LookupError, TypeError, AttributeError,
+  SyntaxError, RecursionError, MemoryError,
+)  # fmt: skip
 
 
 def _found(path):
@@ -383,7 +411,7 @@ def _write_exemplars(directory, known):
 
 def _of_export(path, network):
   """What `export` has written."""
-  try:
+  with _told_as_damage(path, "export it again"):
     tree, about = artifact.restore(path, kind=EXPORT)
     state, shape = about["state"], tuple(about["image_shape"])
     codec = memory_lib.parse_codec(state.get("codec", "raw"))
@@ -393,19 +421,6 @@ def _of_export(path, network):
       memory_lib.Memory(codes, counts.astype(np.int32), shape, codec)
     )
     return remember(state, tree, network)
-  except UserError:  # It has its own remedy, and is a ValueError.
-    raise
-  except (
-    artifact.Damaged,
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-  ) as error:
-    why = error.why if isinstance(error, artifact.Damaged) else error
-    raise UserError(
-      "path", f"{path} is damaged ({why})", "export it again"
-    ) from error
 
 
 def _read_exemplars(path, codec, shape):

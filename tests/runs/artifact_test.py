@@ -295,6 +295,18 @@ def test_exports_and_published_models_of_version_0_1_have_one_checksum(
       read(path)
 
 
+def test_arrays_behind_a_link_are_not_read(written, tmp_path):
+  """No checksum covers them, also if whoever made it has counted the others."""
+  path = shutil.copytree(written / "old learner", tmp_path / "linked")
+  (path / "arrays").rename(tmp_path / "elsewhere")
+  (path / "arrays").symlink_to(tmp_path / "elsewhere")
+  manifest = json.loads((path / "manifest.json").read_text())
+  kept = {"info.json": manifest["files"]["info.json"]}
+  (path / "manifest.json").write_text(json.dumps(manifest | {"files": kept}))
+  with pytest.raises(UserError, match=r"is damaged \(a link leads out of it"):
+    Learner.load(path)
+
+
 # Safetensors.
 
 

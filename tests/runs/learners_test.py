@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -213,6 +214,44 @@ def test_what_cannot_be_loaded_is_explained(saved, tmp_path):
     UserError, match="`phase=1` chooses in the work directory"
   ):
     Learner.load(saved, phase=1)
+
+
+def signed(path, change):
+  """Changes the info of a saved learner, and the checksum of it."""
+  info = json.loads((path / "info.json").read_text())
+  change(info)
+  (path / "info.json").write_text(json.dumps(info))
+  manifest = json.loads((path / "manifest.json").read_text())
+  content = (path / "info.json").read_bytes()
+  manifest["files"]["info.json"] = hashlib.sha256(content).hexdigest()
+  (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+  "change",
+  [
+    dict(names=["9**9**9", "1", "2"]), dict(names=["1", "1", "2"]),
+    dict(names=["["]), dict(names=["{}", "1", "2"]), dict(room="8"),
+    dict(room=2), dict(network=None), dict(phases=[9]), dict(phases=None),
+    dict(classes_seen=7), dict(codec=3), dict(learner=[]),
+  ],
+  ids=str,
+)  # fmt: skip
+def test_content_that_contradicts_itself_is_damage(saved, tmp_path, change):
+  """Also if whoever wrote it has counted the checksums."""
+  path = shutil.copytree(saved, tmp_path / "hostile")
+  signed(path, lambda info: info.update(change))
+  with pytest.raises(UserError):
+    Learner.load(path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "info.json"])
+def test_a_pipe_is_not_waited_for(saved, tmp_path, name):
+  path = shutil.copytree(saved, tmp_path / "pipe")
+  (path / name).unlink()
+  os.mkfifo(path / name)
+  with pytest.raises(UserError, match=r"damaged|nothing learned"):
+    Learner.load(path)
 
 
 def test_files_from_when_the_room_was_a_setting(saved):
