@@ -39,6 +39,7 @@ jaxtyping.install_import_hook(
 _LONG = (
   "version",
   "parallel/mesh",
+  "contracts/toys",
   "notebooks",
   "readme",
   "runs/resume",
