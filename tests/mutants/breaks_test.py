@@ -36,6 +36,7 @@ def test_generated_breaks_change_one_place_each():
   for broken in found:
     text = (ROOT / broken.file).read_text(encoding="utf-8")
     assert text.count(broken.old) == 1 and broken.tests
+    assert broken.old.split() != broken.new.split()
     compile(run.applied(text, broken), broken.file, "exec")
 
 

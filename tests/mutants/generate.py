@@ -66,7 +66,8 @@ def _fault(node: ast.AST) -> ast.AST | None:
     case ast.Constant(bool() as value):
       return ast.Constant(not value)
     case ast.Constant(int() | float() as value):
-      return ast.Constant(value + 1 if isinstance(value, int) else 2 * value)
+      moved = value + 1 if isinstance(value, int) else 2 * value or 1.0
+      return ast.Constant(moved)
     case ast.IfExp(test, body, other):
       return ast.IfExp(ast.UnaryOp(ast.Not(), test), body, other)
   return None
