@@ -15,18 +15,15 @@ from support import compilations, interrupted, programs, tiny
 
 from benchmarks import jax_train
 from mnemonics_jax import UserError, bilevel, methods, phase, protocol, runs
+from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.bilevel import meta_level, optimize
 from mnemonics_jax.data.images import Resident, Stored
+from mnemonics_jax.exemplars import learn
+from mnemonics_jax.exemplars.choose import STRATEGIES, Chosen
 from mnemonics_jax.methods import Classes
 from mnemonics_jax.nn.augment import CropFlip
 from mnemonics_jax.parallel import mesh
-from mnemonics_jax.phase import (
-  Schedule,
-  Stage,
-  Streamed,
-  meta_loop,
-  sgd,
-)
+from mnemonics_jax.phase import Schedule, Stage, Streamed, sgd
 from mnemonics_jax.phase.evaluate import extract
 from mnemonics_jax.phase.feed import block_steps, make_pool
 
@@ -203,19 +200,10 @@ def _learn(scope, batch_size):
   inputs = data.images
   if scope == "head":
     inputs, _ = extract(CONFIG.model, CONFIG.method, variables, inputs)
-  images, history, _ = meta_loop.learn(
-    first,
-    jax.random.key(2),
-    data.images[:9],
-    data.labels[:9],
-    variables,
-    (inputs, data.labels),
-    rows=9,
-    valid_rows=len(data.labels),
-    stage=Stage(),
-    tell=lambda *_: None,
-  )
-  return images.astype(int), history
+  chosen = Chosen(data.images[:9], data.labels[:9], inputs, data.labels)
+  strategy = STRATEGIES["mnemonics"].of(first.config)
+  change = strategy.learn(first, variables, chosen)
+  return change.after.astype(int), change.history
 
 
 @pytest.mark.parametrize(
@@ -260,16 +248,12 @@ def test_adjusting_takes_as_many_steps_on_any_number_of_devices(monkeypatch):
   for count in (1, 3):
     with mesh.use(count), pytest.raises(InterruptedError):
       first = _first_phase(batch_size=4, steps_per_epoch=None)
-      meta_loop.adjust(
-        first,
-        jax.random.key(0),
-        np.zeros((8, 8, 8, 3), np.uint8),
-        np.arange(8) % 2,
-        first.state.variables,
-        rows=8,
-        stage=Stage(),
-        tell=lambda *_: None,
+      images, labels = np.zeros((8, 8, 8, 3), np.uint8), np.arange(8) // 4
+      kept = memory_lib.store(first.state.memory, images, labels)
+      first = phase.Phase(
+        first.state._replace(memory=kept), STREAM[0], first.config
       )
+      learn.adjust(first, first.state.variables)
   assert taken == [1, 1]
 
 
