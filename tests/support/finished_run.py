@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from support import tiny
 
 from mnemonics_jax import methods, runs
 from mnemonics_jax.data import ClassStream, Dataset
+from support import tiny
 
 ALL = tiny.dataset(classes=6)
 OPTIONS: dict[str, Any] = dict(

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from support import tiny
 
 from mnemonics_jax import bilevel, memory, methods, phase
 from mnemonics_jax.package import NUMERICS
 from mnemonics_jax.progress import Event, StepReport
+from support import tiny
 
 PATH = Path(__file__).parents[1] / "golden_numbers.json"
 

@@ -3,10 +3,10 @@
 from flax import linen
 import jax
 import numpy as np
-from support.saved_learner import QUICK, pictures
 
 from mnemonics_jax import Learner
 from mnemonics_jax.progress import ignore
+from support.saved_learner import QUICK, pictures
 
 # A module that compiles in no time; most tests are not about the network.
 
