@@ -12,12 +12,12 @@ from mnemonics_jax import bilevel, registry
 from mnemonics_jax import memory as memory_lib
 from mnemonics_jax.data.images import Images, read
 from mnemonics_jax.exemplars.level import Level, pad
-from mnemonics_jax.memory.selection import herding
 from mnemonics_jax.parallel import mesh
 from mnemonics_jax.phase import draws, evaluate
 from mnemonics_jax.phase.config import Config
 from mnemonics_jax.phase.context import Phase, Stage
 from mnemonics_jax.phase.evaluate import extract_features
+from mnemonics_jax.readouts.nme import normalize
 from mnemonics_jax.types import Variables
 
 # Images that are encoded and decoded at a time.
@@ -247,6 +247,34 @@ class Random(Strategy):
 
   def pick(self, rng, look, rows, count):
     return rows[rng.permutation(len(rows))[:count]]
+
+
+def herding(
+  features: Float[np.ndarray, "n d"],
+  count: int,
+  toward: Float[np.ndarray, "m d"] | None = None,
+) -> Int[np.ndarray, " count"]:
+  """Greedy choice whose running mean follows the class mean (Welling 2009).
+
+  On normalised features x with mean μ: pick argmax w·x, then w ← w + μ − x.
+  No image is picked twice; a shorter run is a prefix of a longer one.
+
+  Args:
+    features: of the candidates.
+    count: how many are picked.
+    toward: features whose mean is followed; None is the candidates' own.
+  """
+  x = np.asarray(normalize(features), np.float64)
+  mean = x.mean(0)
+  if toward is not None:
+    mean = np.asarray(normalize(toward), np.float64).mean(0)
+  weight, free, picks = mean.copy(), np.ones(len(x), bool), []
+  for _ in range(min(count, len(x))):
+    pick = int(np.argmax(np.where(free, x @ weight, -np.inf)))
+    picks.append(pick)
+    free[pick] = False
+    weight += mean - x[pick]
+  return np.asarray(picks, np.int64)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,12 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 import numpy as np
 
-from mnemonics_jax.memory.selection import normalize
 from mnemonics_jax.readouts.base import Readout
+
+
+def normalize(x: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
+  """x / ‖x‖ along the last axis; zeros stay zeros."""
+  return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
 @dataclasses.dataclass(frozen=True)

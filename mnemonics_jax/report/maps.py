@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 import numpy as np
 
-from mnemonics_jax.memory.selection import normalize
+from mnemonics_jax.readouts.nme import normalize
 from mnemonics_jax.report.draw import COLORS, Drawing
 from mnemonics_jax.report.group import labels
 from mnemonics_jax.report.words import listed, share, shorten

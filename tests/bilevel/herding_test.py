@@ -14,7 +14,7 @@ from support.mlp_model import KEY, apply_fn, assert_equal, change
 
 from mnemonics_jax import bilevel, data
 from mnemonics_jax.bilevel import BilevelConfig, Exemplars
-from mnemonics_jax.memory.selection import herding
+from mnemonics_jax.exemplars.choose import herding
 from mnemonics_jax.nn import networks
 from mnemonics_jax.nn.augment import CropFlip
 from mnemonics_jax.nn.heads import CosineHead, normalize

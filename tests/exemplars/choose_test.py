@@ -9,7 +9,6 @@ from support import tiny
 
 from mnemonics_jax import bilevel, exemplars, memory, methods, phase
 from mnemonics_jax.exemplars import choose
-from mnemonics_jax.memory import selection
 from mnemonics_jax.phase import evaluate
 from mnemonics_jax.phase.evaluate import extract
 
@@ -131,7 +130,7 @@ def test_herding_by_hand(codec):
     np.testing.assert_array_equal(
       found.images[found.labels == label], own[picks]
     )
-    differs |= selection.herding(features(own), 3).tolist() != picks
+    differs |= choose.herding(features(own), 3).tolist() != picks
   assert differs
 
 

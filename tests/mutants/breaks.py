@@ -60,14 +60,6 @@ _LIBRARY = PHASE | {
       ("jnp.maximum(count, 1)", "len(labels)"),
     ],
   ),
-  "memory/selection.py": (
-    ("memory/selection_test.py",),
-    [
-      ("np.asarray(normalize(features), np.float64)", "np.asarray(features, np.float64)"),
-      ("weight += mean - x[pick]", "weight += mean + x[pick]"),
-      ("free[pick] = False", "free[pick] = True"),
-    ],
-  ),
   "memory/store.py": (
     ("memory/store_test.py",),
     [

@@ -60,6 +60,9 @@ PHASE = {
     [
       ("data.labels >= phase.classes_old", "data.labels >= 0"),
       ("[: phase.allowance]", ""),
+      ("np.asarray(normalize(features), np.float64)", "np.asarray(features, np.float64)", ("exemplars/herding_test.py",)),
+      ("weight += mean - x[pick]", "weight += mean + x[pick]", ("exemplars/herding_test.py",)),
+      ("free[pick] = False", "free[pick] = True", ("exemplars/herding_test.py",)),
       ("rows[rng.permutation(len(rows))[:count]]", "rows[np.arange(len(rows))[:count]]"),
       ("picks.append(first + strategy", "picks.append(0 * first + strategy", ("contracts/strategies_test.py",)),
     ],
@@ -88,7 +91,7 @@ PHASE = {
     ],
   ),
   "phase/context.py": (
-    ("phase/context_test.py", "phase/run_test.py"),
+    ("phase/context_test.py", "contracts/strategies_test.py"),
     [
       ("allowance(self.classes_seen)", "allowance(max(self.classes_old, 1))"),
       ("seen & ~old", "seen"),
