@@ -88,7 +88,7 @@ notebooks: $(VENV)/.installed-dev  ## write the notebooks anew from their .py fi
 # Until then they name OWNER, and the notebooks' Colab badges lead nowhere.
 owner:  ## write whose copy this is into addresses and badges: NAME=you
 	$(if $(NAME),,$(error NAME= is missing: make owner NAME=you))
-	perl -pi -e 's#OWNER/mnemonics_jax#$(NAME)/mnemonics_jax#g' notebooks/*.py notebooks/*.ipynb docs/install.md
+	perl -pi -e 's#OWNER/mnemonics_jax#$(NAME)/mnemonics_jax#g' notebooks/*.py notebooks/*.ipynb docs/install.md README.md
 
 # Stored notebooks have no outputs; the site shows these copies where there are some.
 notebooks-run: $(VENV)/.installed-dev  ## run quickstart and inspect_run at full size, for `make docs`

@@ -78,13 +78,21 @@ def main(arguments: Sequence[str]) -> None:
   shown = [found[row] for row in rows]
   truth = np.array([classes.get(one.folder or "", -1) for one in shown])
   table = _rows(shown, truth, likely, labels)
-  compared = _compared(truth, likely, labels, learner.readout)
   # Files first: a reader such as `head` may close the pipe.
   if FLAGS.csv:
     header = "image", "true", "readout", "rank", "class", "probability"
     _write_csv(FLAGS.csv, [header, *table])
-  print(_aligned(_cells(table, bool((truth >= 0).any()))))
+  told = bool((truth >= 0).any())
+  compared = _compared(truth, likely, labels, learner.readout) if told else ""
+  print(_aligned(_cells(table, told)))
   print(compared, end="")
+  if FLAGS.confusion and not told:
+    raise UserError(
+      "confusion",
+      "`confusion` has nothing to compare: no image is in a folder with the"
+      " name of a known class",
+      f"known are {', '.join(labels[:5])}{', ...' if labels[5:] else ''}",
+    )
 
 
 def _check_output(flag):
@@ -176,17 +184,7 @@ def _compared(truth, likely, labels, readout) -> str:
 
   The confusion matrix is written to --confusion, too.
   """
-  told = truth >= 0
-  if not told.any():
-    if FLAGS.confusion:
-      raise UserError(
-        "confusion",
-        "`confusion` has nothing to compare: no image is in a folder with the"
-        " name of a known class",
-        f"known are {', '.join(labels[:5])}{', ...' if labels[5:] else ''}",
-      )
-    return ""
-  lines = [""]
+  told, lines = truth >= 0, [""]
   if not told.all():
     other = (~told).sum()
     lines.append(f"{other} images are in no folder that names a known class.")
@@ -221,7 +219,9 @@ def _compared(truth, likely, labels, readout) -> str:
 def _write_csv(path, rows):
   text = io.StringIO(newline="")
   csv.writer(text).writerows(rows)
-  files.write_text(flags.path(path), text.getvalue())
+  path = flags.path(path)
+  files.make_directory(path.parent)
+  files.write_text(path, text.getvalue())
 
 
 if __name__ == "__main__":

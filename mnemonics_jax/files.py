@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 import re
+import secrets
 import stat
 from typing import IO
 
@@ -22,7 +23,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
   A reader sees the old file or the new one. Several processes may replace one
   file: the last one wins.
   """
-  draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+  unique = (
+    f"{os.getpid()}-{secrets.token_hex(4)}"  # A name that nobody chooses.
+  )
+  draft = path.with_name(f"{path.name}.{unique}.draft")
   try:
     with draft.open("wb") as file:
       yield file
@@ -43,6 +47,10 @@ def sync(path: Path) -> None:
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
+  except OSError as error:
+    # Some network disks do not know it of directories.
+    if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+      raise
   finally:
     os.close(descriptor)
 
@@ -57,7 +65,7 @@ def make_directory(path: Path) -> None:
 
 def is_draft(path: Path) -> bool:
   """Whether a kill has left this, or somebody writes it now."""
-  return re.fullmatch(r".+\.[0-9]+\.draft", path.name) is not None
+  return re.fullmatch(r".+\.[0-9]+-[0-9a-f]{8}\.draft", path.name) is not None
 
 
 def write_text(path: Path, text: str) -> None:

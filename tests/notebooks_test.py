@@ -58,14 +58,15 @@ def test_the_badge_opens_this_notebook(path):
 
 
 def test_whose_copy_it_is_stands_in_every_address(tmp_path):
-  for part in ("notebooks", "docs", "Makefile"):
+  for part in ("notebooks", "docs", "Makefile", "README.md"):
     copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
     copy(ROOT / part, tmp_path / part)
   make = ["make", "-s", "owner"]
   done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True)
   assert done.returncode and "NAME=" in done.stderr
   subprocess.run([*make, "NAME=ada-l"], cwd=tmp_path, check=True)
-  files = *tmp_path.glob("notebooks/*"), tmp_path / "docs" / "install.md"
+  pages = tmp_path / "docs" / "install.md", tmp_path / "README.md"
+  files = *tmp_path.glob("notebooks/*"), *pages
   for text in (file.read_text() for file in files if file.is_file()):
     assert "ada-l/mnemonics_jax" in text and "OWNER/" not in text
 

@@ -88,6 +88,12 @@ class Damaged(Exception):
     self.path, self.why = path, why
 
 
+# What JSON and arrays raise that somebody has changed.
+_UNREADABLE = (
+  ValueError, LookupError, TypeError, AttributeError, RecursionError
+)  # fmt: skip
+
+
 class Misplaced(Damaged):
   """A directory is whole, but was written for another place."""
 
@@ -167,7 +173,7 @@ def restore(
     return _read_with_orbax(path), info
   try:
     flat = _read_tensors(path / kind.arrays)
-  except (ValueError, LookupError, TypeError, AttributeError) as error:
+  except _UNREADABLE as error:
     raise Damaged(path, error) from error
   return _nested(flat, kind.separator), info
 
@@ -210,7 +216,7 @@ def _checked_info(path, place, kind, found=None):
     raise
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
     raise Damaged(path, error) from error
-  except (ValueError, KeyError, TypeError, AttributeError) as error:
+  except _UNREADABLE as error:
     raise Damaged(path, error) from error
 
 

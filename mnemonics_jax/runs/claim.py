@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 import platform
+import re
 from typing import Any
 
 from mnemonics_jax import files
@@ -108,17 +109,24 @@ def _look(workdir, settings, checksum):
 
 def check_free(workdir: Path) -> None:
   """Refuses a directory that is not empty."""
-  config, lock = layout.config_path(workdir), layout.lock_path(workdir)
-  # A kill may have left a lock and a draft of config.json.
-  ours = lambda path: path == lock or _is_draft_of(config, path)
   if workdir.exists() and (
-    not workdir.is_dir() or not all(map(ours, workdir.iterdir()))
+    not workdir.is_dir() or {*workdir.iterdir()} - leftovers(workdir)
   ):
     raise UserError(
       "workdir",
       f"`workdir={workdir}` exists and is not a run of this program",
       "choose an empty or new directory",
     )
+
+
+def leftovers(workdir: Path) -> set[Path]:
+  """What a kill may have left of a run: a lock, and drafts of config.json."""
+  config, lock = layout.config_path(workdir), layout.lock_path(workdir)
+  return {
+    path
+    for path in workdir.iterdir()
+    if path == lock or _is_draft_of(config, path)
+  }
 
 
 def write(
@@ -190,7 +198,10 @@ def flat(described: Any, name: str = "") -> dict[str, Any]:
 
 
 def _is_draft_of(path, other):
-  return files.is_draft(other) and other.name.startswith(f"{path.name}.")
+  # Earlier versions named drafts by their process alone.
+  name = re.escape(path.name)
+  draft = rf"{name}\.[0-9]+(-[0-9a-f]{{8}})?\.draft"
+  return re.fullmatch(draft, other.name) is not None
 
 
 # Locks.
@@ -217,7 +228,7 @@ def reserved(workdir: Path) -> Iterator[None]:
   The lock is a file beside it, which is removed at the end.
   """
   place = workdir.resolve()
-  path = place.with_name(f".{place.name}.lock")
+  path = place.with_name(f".{place.name}.mnemonics_jax.lock")
   path.parent.mkdir(parents=True, exist_ok=True)
   while True:
     with _taken(path, workdir) as file:
@@ -236,6 +247,8 @@ def reserved(workdir: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _taken(path, workdir):
   """Holds the lock `path`, and writes into it who does."""
+  if path.is_symlink() or (path.exists() and not path.is_file()):
+    raise _not_ours(path, workdir)
   with contextlib.ExitStack() as stack:
     try:
       file = stack.enter_context(files.locked(path))
@@ -245,7 +258,18 @@ def _taken(path, workdir):
         f"`workdir={workdir}` is in use by {error.strerror}",
         "wait for it or choose another one",
       ) from None
+    file.seek(0)
+    if not re.fullmatch(r"(process \d+ on .*\n?)?", file.read(1000)):
+      raise _not_ours(path, workdir)
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()
     yield file
+
+
+def _not_ours(path, workdir):
+  return UserError(
+    "workdir",
+    f"`workdir={workdir}` cannot be locked: {path} is not a lock of this program",
+    f"move {path.name} away, or choose another directory",
+  )

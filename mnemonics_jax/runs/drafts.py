@@ -9,6 +9,7 @@ from pathlib import Path
 import re
 import secrets
 import shutil
+import time
 
 from mnemonics_jax import files
 
@@ -80,8 +81,8 @@ def remove_drafts(directory: Path, name: str | None = None) -> None:
   drafts = [p for p in directory.glob(".*.draft") if pattern.fullmatch(p.name)]
   if not drafts:
     return
-  with _holding(directory, wait=True):
-    for draft in drafts:
+  with _holding(directory, wait=True) as alone:
+    for draft in drafts if alone else ():
       with contextlib.suppress(OSError), _holding(draft) as left:
         if left:
           shutil.rmtree(draft)
@@ -91,15 +92,29 @@ def _beside(name, kind):
   return re.compile(rf"\.{name}\.[0-9]+-[0-9a-f]{{8}}\.{kind}", re.DOTALL)
 
 
+_PATIENCE = 5.0
+
+
 @contextlib.contextmanager
 def _holding(directory, wait=False):
-  """Locks a directory; yields whether it could, and no other process does."""
+  """Locks a directory; yields whether it could, and no other process does.
+
+  Another program may hold the lock for hours, so that waiting has an end.
+  """
   held, descriptor = False, None
+  until = time.monotonic() + (_PATIENCE if wait else 0)
   if fcntl is not None:
     descriptor = os.open(directory, os.O_RDONLY)
-    with contextlib.suppress(OSError):  # It is locked, or has no locks at all.
-      fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-      held = True
+    while not held:
+      try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = True
+      except BlockingIOError:
+        if time.monotonic() >= until:
+          break
+        time.sleep(0.01)
+      except OSError:  # There are no locks here at all.
+        break
   try:
     yield held
   finally:
@@ -123,7 +138,7 @@ def _exchange(draft, path):
   os.rename(path, aside)
   try:
     os.rename(draft, path)
-  except OSError:
+  except BaseException:
     os.rename(aside, path)
     raise
   files.sync(path.parent)
@@ -133,7 +148,7 @@ def _exchange(draft, path):
 def _swap_names(one, other):
   """Linux can do it at once."""
   at_cwd, exchange = -100, 2
-  library = ctypes.CDLL(None, use_errno=True)
+  library = None if os.name == "nt" else ctypes.CDLL(None, use_errno=True)
   if not hasattr(library, "renameat2"):
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
   names = at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), exchange

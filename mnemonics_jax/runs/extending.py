@@ -130,7 +130,8 @@ def _remove_free(workdir):
   workdir = workdir.resolve()
   with claim.locked(workdir):
     claim.check_free(workdir)
-    layout.lock_path(workdir).unlink()
+    for left in claim.leftovers(workdir):
+      left.unlink()
     workdir.rmdir()
 
 

@@ -95,7 +95,8 @@ class Phase(Declared):
     "Also learn the old exemplars again in every phase, one part validated by the"
     " others.", needs=_NOT_JOINT)
   adjust_parts: int = setting(KEPT, 2,
-    "Number of parts that --adjust deals the old exemplars of each class to.",
+    "Number of parts that --adjust deals the old exemplars of each class to. The"
+    " paper has 2.",
     least=2, most=10**6, needs=dict(adjust=True))
   code_new: bool = setting(KEPT, False,
     "Train on new images as the codec would store them, so that compression artefacts"
@@ -250,7 +251,7 @@ class Settings(Recipe, Complete):
     " photographs anyway; this is for its exemplars.",
     choices=registry.AUGMENTATIONS, needs=_AUGMENTED, always_named=True)
   data: str | None = setting(READING, None,
-    "Directory with train/<class>/ and perhaps val/<class>/.",
+    "Directory with <class>/ or train/<class>/, and perhaps val/<class>/.",
     needs=dict(dataset="folder"))
   image_size: int | None = setting(READING, None,
     "Side of the square images, in pixels.",

@@ -291,8 +291,9 @@ def test_presets_differ_where_that_was_measured():
   assert often == {("cifar100", "short")}  # With 20 raw images of a class.
   for other in (dict(codec="jpeg:75"), dict(memory="total:2000")):
     assert resolve("cifar100", "short", other).rehearsal == "once"
-  weights = {d: resolve(d, "paper", {}).less_forget for d in data.SOURCES}
-  assert weights == dict(digits=5, cifar100=5, folder=10, imagenet=10, imagenet_subset=10)  # fmt: skip
+  for preset in registry.PRESETS:
+    weights = {d: resolve(d, preset, {}).less_forget for d in data.SOURCES}
+    assert weights == dict(digits=5, cifar100=5, folder=10, imagenet=10, imagenet_subset=10)  # fmt: skip
 
 
 @pytest.mark.parametrize(

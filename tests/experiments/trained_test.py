@@ -117,7 +117,6 @@ MISTAKES = {
   "predict run data --phase=5": ["--phase=5", "0, 1"],
   "predict run data --csv=data": ["--csv=data is a directory"],
   "predict run data --csv=run/config.json/x": ["--csv=", "not a directory"],
-  "predict run one/owl/0.png --confusion=x": ["--confusion", "known are class 0"],
   "predict run data --class_names=none": ["--class_names=none cannot be read"],
   "export": ["RUN is missing", "--to=DIR"],
   "export run": ["--to is missing"],
@@ -367,6 +366,19 @@ def test_a_file_is_written_before_its_table_is_printed(home, monkeypatch):
   assert call(home, f"predict run data/val {files}").code == 141
   assert (home / "p.csv").read_text().startswith("image,true,")
   assert (home / "c.csv").read_text().startswith("true,class 0,")
+
+
+def test_what_cannot_be_compared_is_still_predicted(home):
+  line = "predict run one/owl/0.png --csv=o.csv --confusion=x --top=1"
+  found = call(home, line)
+  assert found.code == 2 and "known are class 0" in found.err
+  assert "one/owl/0.png" in found.out and not (home / "x").exists()
+  assert len((home / "o.csv").read_text().splitlines()) == 3
+
+
+def test_a_csv_may_be_in_a_new_directory(home):
+  done(home, "predict run one/owl/0.png --csv=new/dir/p.csv")
+  assert (home / "new/dir/p.csv").read_text().startswith("image,true,")
 
 
 def test_a_tilde_may_begin_a_name(home):

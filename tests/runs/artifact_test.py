@@ -212,7 +212,11 @@ def test_an_added_file_is_damage_unless_others_may_add_some(
       KINDS[name].read(path)
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"files": 3}', "\0"])
+@pytest.mark.parametrize(
+  "manifest",
+  ["", "[]", "{}", '{"files": 3}', "\0", "[" * 200_000],
+  ids=range(6),
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_manifest_that_is_none_is_damage(written, tmp_path, name, manifest):
   path = shutil.copytree(written / name, tmp_path / "copy")

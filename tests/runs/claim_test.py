@@ -301,12 +301,37 @@ def test_a_killed_process_locks_nobody_out(tmp_path):
 
 def test_whoever_has_the_lock_clears_the_drafts_of_the_killed(tmp_path):
   (tmp_path / "seed_0").mkdir()
-  draft = tmp_path / "seed_0" / "result.json.1.draft"
-  mine = tmp_path / "notes.draft"
-  for path in (draft, mine):
+  draft = tmp_path / "seed_0" / "result.json.1-0123abcd.draft"
+  mine = [tmp_path / "notes.draft", tmp_path / "thesis.2024.draft"]
+  for path in (draft, *mine):
     path.write_text("")
   with locked(tmp_path):
-    assert mine.exists() and not draft.exists()
+    assert all(path.exists() for path in mine) and not draft.exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "directory"])
+def test_what_only_has_the_name_of_a_lock_is_left_alone(tmp_path, kind):
+  """Of a work directory, and of one that is to be made."""
+  thesis = tmp_path / "thesis.txt"
+  for lock, hold in [
+    (tmp_path / "out" / "lock", locked),
+    (tmp_path / ".out.mnemonics_jax.lock", claim_lib.reserved),
+  ]:
+    lock.parent.mkdir(exist_ok=True)
+    thesis.write_text("years")
+    if kind == "link":
+      lock.symlink_to(thesis)
+    elif kind == "directory":
+      lock.mkdir()
+    else:
+      lock.write_text("years")
+    with (
+      pytest.raises(UserError, match="is not a lock"),
+      hold(tmp_path / "out"),
+    ):
+      pass
+    assert thesis.read_text() == "years"
+    assert lock.exists() and (kind != "file" or lock.read_text() == "years")
 
 
 def test_a_run_does_not_touch_a_directory_that_is_in_use(workdir):

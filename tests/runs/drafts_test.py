@@ -1,6 +1,7 @@
 """A directory is the old one or the new one, whatever ends a program."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 from pathlib import Path
@@ -157,3 +158,18 @@ def test_without_leave_nothing_is_replaced(tmp_path):
   with drafts.drafting(tmp_path / "m") as draft:
     (draft / "one").write_text("new")
   assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_lock_that_another_program_holds_does_not_stop_a_save(
+  tmp_path, monkeypatch
+):
+  """Such as `flock DIRECTORY python train.py`."""
+  monkeypatch.setattr(drafts, "_PATIENCE", 0.05)
+  holder = os.open(tmp_path, os.O_RDONLY)
+  fcntl.flock(holder, fcntl.LOCK_EX)
+  try:
+    with drafts.drafting(tmp_path / "m") as draft:
+      (draft / "a").write_text("1")
+  finally:
+    os.close(holder)
+  assert (tmp_path / "m" / "a").read_text() == "1"
