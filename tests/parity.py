@@ -69,7 +69,8 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 # In JSON: where, when and how long, which no two runs share. `log` is the length of
 # metrics.jsonl, which has seconds.
-_APART = {"seconds", "environment", "date", "command", "log"}
+# An export says since when it has a manifest.
+_APART = {"seconds", "environment", "date", "command", "log", "manifest"}
 # Figures and pages may change their looks; checksums and locks are about files.
 _UNREAD = {"images", "figures", "manifest.json", "lock", ".html", ".log"}
 
@@ -149,6 +150,10 @@ def read(path: Path) -> dict[str, Any]:
     return dict(flat(json.loads(path.read_bytes())))
   if path.suffix == ".npz":
     return dict(np.load(path))
+  if path.suffix == ".safetensors":
+    from safetensors.numpy import load_file
+
+    return {f"/{name}": array for name, array in load_file(path).items()}
   return {"bytes": path.read_bytes()}
 
 
@@ -161,7 +166,9 @@ def content(directory: Path) -> dict[str, Any]:
       continue
     orbax = path.is_dir() and (path / "_METADATA").exists()
     if orbax or (path.is_file() and "arrays" not in name.parts):
-      found |= {f"{name}{key}": value for key, value in read(path).items()}
+      # Base models were Orbax's directory `arrays` once.
+      called = str(name).removesuffix(".safetensors")
+      found |= {f"{called}{key}": value for key, value in read(path).items()}
   return found
 
 
